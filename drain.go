@@ -1,0 +1,86 @@
+package eider
+
+import (
+	"fmt"
+	"time"
+)
+
+// CallerKind tells how a caller can be known to have let go.
+type CallerKind string
+
+// The kinds of caller.
+const (
+	Native     CallerKind = "native"              // acknowledges by itself
+	FromBefore CallerKind = "callers from before" // whoever may have called before this node started
+)
+
+// MemberState tells where one caller stands in one drain.
+type MemberState string
+
+// A member is waiting until one of the others is reached; those are final, but that a covered member
+// may still let go.
+const (
+	Waiting       MemberState = "waiting"
+	NoAlternative MemberState = "no alternative" // waiting: it has nobody else to call
+	LetGo         MemberState = "let go"
+	SaidGoodbye   MemberState = "goodbye"    // ended its calling, explicitly
+	Ended         MemberState = "ended"      // its own instance left or died
+	Capped        MemberState = "capped"     // its cap passed: covered by time, and named
+	Unfollowed    MemberState = "unfollowed" // no longer follows the service
+)
+
+// Settled tells whether the barrier no longer waits for a member in this state.
+func (s MemberState) Settled() bool { return s != Waiting && s != NoAlternative }
+
+// Member is one caller that a drain waits for, or waited for.
+type Member struct {
+	Caller  string        `json:"caller"` // checkout@b2f19c
+	Kind    CallerKind    `json:"kind"`
+	State   MemberState   `json:"state"`
+	Stream  bool          `json:"stream"`                    // it has a stream to its node now
+	Cap     time.Duration `json:"cap_ns,omitzero"`           // counted from the leave
+	Settled time.Duration `json:"settled_after_ns,omitzero"` // counted from the leave
+}
+
+// String writes the member as progress lines show it.
+func (m Member) String() string {
+	if m.State.Settled() {
+		return fmt.Sprintf("%s (%s: %s after %s)", m.Caller, m.Kind, m.State, m.Settled.Round(time.Millisecond))
+	}
+	why := string(m.Kind)
+	if !m.Stream && m.Kind == Native {
+		why += ", disconnected"
+	}
+	if m.State == NoAlternative {
+		why += ", no alternative"
+	}
+	return fmt.Sprintf("%s (%s, ≤ %s)", m.Caller, why, m.Cap.Round(time.Millisecond))
+}
+
+// Drain is the state of one planned departure.
+type Drain struct {
+	Departure
+	Since   time.Time     `json:"since"`               // the leave, by the node's clock
+	Bound   time.Duration `json:"bound_ns"`            // the pause ends by then at the latest, counted from the leave
+	Barrier time.Duration `json:"barrier_ns,omitzero"` // when the last caller had let go or was capped; 0 not yet
+	Reached bool          `json:"reached"`             // the barrier is reached
+	Status  Status        `json:"status"`              // DRAINING, then LEFT or DEAD
+	Total   int           `json:"total"`               // callers that this drain counts
+	Open    int           `json:"open"`                // of those, still waited for
+	Members []Member      `json:"members,omitempty"`   // at most MaxMembers, waited-for ones first
+}
+
+// MaxMembers bounds the members listed in a Drain; Total and Open count all.
+const MaxMembers = 32
+
+// Caller is a process that picks instances of a service.
+type Caller struct {
+	ID      string        `json:"id"`
+	Kind    CallerKind    `json:"kind"`
+	Service string        `json:"service"`
+	Stream  bool          `json:"stream"` // connected now
+	Since   time.Time     `json:"since"`  // following since, by the node's clock
+	Cursor  Cursor        `json:"cursor"` // the last view it has applied
+	Behind  uint64        `json:"behind"` // published changes that it hasn't applied yet
+	Cap     time.Duration `json:"cap_ns"` // a drain waits no longer for it than this
+}

@@ -1,0 +1,73 @@
+package eider
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// EventKind names what happened.
+type EventKind string
+
+// The kinds of event.
+const (
+	EventRegistered   EventKind = "registered"   // an incarnation attached for the first time
+	EventReattached   EventKind = "reattached"   // a known incarnation attached again
+	EventStatus       EventKind = "status"       // an instance changed its own status
+	EventLeaving      EventKind = "leaving"      // a planned departure began
+	EventBarrier      EventKind = "barrier"      // every caller has let go, or is covered by a named cap
+	EventCapped       EventKind = "capped"       // a caller's cap passed before it let go
+	EventLeft         EventKind = "left"         // a planned departure ended
+	EventDead         EventKind = "dead"         // ended by evidence
+	EventLapsed       EventKind = "lapsed"       // ended by silence
+	EventSuspect      EventKind = "suspect"      // a reason to doubt was added
+	EventCured        EventKind = "cured"        // a reason to doubt was taken away
+	EventStreamEnded  EventKind = "stream ended" // an instance's stream ended without a leave
+	EventPreserving   EventKind = "preserving"   // silence no longer ends instances of this group
+	EventPreserved    EventKind = "preserving ended"
+	EventDegraded     EventKind = "node degraded" // many streams ended at once: this node's network, not the instances
+	EventMassRefusal  EventKind = "mass refusal"  // too many refused dials: refusals only make suspects for now
+	EventPaused       EventKind = "paused"        // this node didn't run for a while; that time doesn't count
+	EventCallerJoined EventKind = "caller joined"
+	EventCallerLeft   EventKind = "caller left"
+	EventRefused      EventKind = "refused" // a registration was refused
+)
+
+// Event is one thing that happened, as one node saw it. Events are told in order.
+type Event struct {
+	Seq         uint64      `json:"seq"` // counts this node run's events, from 1
+	Time        time.Time   `json:"time"`
+	Kind        EventKind   `json:"kind"`
+	Service     string      `json:"service,omitempty"`
+	ID          string      `json:"id,omitempty"`
+	Incarnation Incarnation `json:"incarnation,omitzero"`
+	Status      Status      `json:"status,omitzero"`
+	Suspicion   Suspicion   `json:"suspicion,omitzero"`
+	Caller      string      `json:"caller,omitempty"`
+	Detail      string      `json:"detail,omitempty"` // a sentence for people
+}
+
+// String writes the event as one line for people.
+func (e Event) String() string {
+	var b strings.Builder
+	b.WriteString(string(e.Kind))
+	if e.Service != "" {
+		b.WriteString(" " + e.Service)
+		if e.ID != "" {
+			b.WriteString("/" + e.ID)
+		}
+	}
+	if e.Status != StatusUnknown {
+		b.WriteString(" " + e.Status.String())
+	}
+	if e.Suspicion != 0 {
+		fmt.Fprintf(&b, " (%s)", e.Suspicion)
+	}
+	if e.Caller != "" {
+		b.WriteString(" " + e.Caller)
+	}
+	if e.Detail != "" {
+		b.WriteString(": " + e.Detail)
+	}
+	return b.String()
+}
