@@ -1,0 +1,93 @@
+// Package replica is the contract that every kind of node keeps: one node alone, several that gossip,
+// several over etcd. A front asks a [Registry] and knows none of them.
+//
+// One suite holds all of them to it: server/internal/registrytest.
+package replica
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/eiderhq/eider"
+)
+
+// Registry is one node, as its fronts see it. Its methods may be called at any time from any
+// goroutine; before Run has started and after it has ended they answer eider.Unavailable.
+type Registry interface {
+	// Attach opens the stream of one process for its instances.
+	Attach(Peer) (Attachment, error)
+	// Watch opens the stream of one process for the services that it follows.
+	Watch(Peer) (Watcher, error)
+	Reader
+	// Run keeps the time, dials and publishes until ctx ends; it returns when all that it started has ended.
+	Run(ctx context.Context) error
+}
+
+// Reader is what pages, the CLI and metrics ask. What it returns is the asker's own, or immutable.
+type Reader interface {
+	Node() eider.Node
+	Services() []eider.Summary                          // ordered by name
+	View(service string) (*eider.View, bool)            // false if the node has never heard of the service
+	Callers(service string) []eider.Caller              // ordered by service and id; "" means of every service
+	Drains(service string) []eider.Drain                // newest first, the running ones and the last 256; "" means all
+	Events(after uint64) ([]eider.Event, bool)          // what is kept after that number; false if some before it were lost
+	EventsWait(ctx context.Context, after uint64) error // returns once there is an event after that number
+}
+
+// Peer is who is at the other end of a stream.
+type Peer struct {
+	Caller   string     // the process' name, which joins its two streams
+	Observer bool       // never acknowledges, never delays a drain
+	Addr     netip.Addr // where it comes from; not valid when that isn't IP
+}
+
+// Ending tells how a stream ended.
+type Ending uint8
+
+// The endings.
+const (
+	Lost   Ending = iota // without a word
+	Moving               // its process goes to another node
+	Bye                  // said goodbye (Watch only)
+)
+
+// Attachment is one process' stream for its instances. Its methods other than Next are called by one
+// goroutine, Next by one other.
+type Attachment interface {
+	Register(rec eider.Record, lease time.Duration) (Grant, error)
+	Beat()
+	SetStatus(key eider.Key, status eider.Status) error
+	Leave(key eider.Key) error
+	Left(key eider.Key) error
+	// Next blocks until there is news. An error ends the stream; eider.Stale means attach anew.
+	Next(ctx context.Context) (Notice, error)
+	End(Ending)
+}
+
+// Grant answers a registration.
+type Grant struct {
+	Record eider.Record
+	Lease  time.Duration
+	Bound  time.Duration
+}
+
+// Notice is news for an attached process. Newest wins: one that wasn't fetched in time is replaced.
+type Notice struct {
+	Drain eider.Drain   // where the drain of one of its instances stands; zero if this isn't about a drain
+	Key   eider.Key     // else: the instance whose bound changed
+	Bound time.Duration // its new bound
+}
+
+// Watcher is one process' stream for the services that it follows. Its methods other than Next are
+// called by one goroutine, Next by one other.
+type Watcher interface {
+	Subscribe(service string, from eider.Cursor, letGo []eider.Departure) error
+	Unsubscribe(service string)
+	Ack(service string, at eider.Cursor, letGo, noAlternative []eider.Departure)
+	Doubt(eider.Departure)
+	// Next blocks until there are views to send and returns them encoded (a WatchReply each), in order.
+	// The bytes are shared with other streams: send them, don't write to them.
+	Next(ctx context.Context) ([][]byte, error)
+	End(Ending)
+}
