@@ -1,0 +1,53 @@
+package eider_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/eiderhq/eider/internal/house"
+)
+
+func TestHouse(t *testing.T) {
+	rules := house.Rules{
+		Module:     "github.com/eiderhq/eider",
+		Exceptions: map[string]string{},
+	}
+	broken, err := rules.Check(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range broken {
+		t.Error(line)
+	}
+}
+
+// A user who imports a pure room gets the standard library alone.
+func TestHousePureRoomsAreStandardLibraryAlone(t *testing.T) {
+	for _, room := range []string{".", "./window", "./retry", "./balance"} {
+		out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", room).CombinedOutput()
+		if err != nil {
+			t.Fatalf("go list %s: %v\n%s", room, err, out)
+		}
+		for dep := range strings.FieldsSeq(string(out)) {
+			if !strings.HasPrefix(dep, "github.com/eiderhq/eider") {
+				t.Errorf("%s pulls in %s", room, dep)
+			}
+		}
+	}
+}
+
+// A user who imports the SDK never sees the server's dependencies.
+func TestHouseSDKPullsInNoServer(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "./...").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, out)
+	}
+	for dep := range strings.FieldsSeq(string(out)) {
+		for _, banned := range []string{"github.com/eiderhq/eider/server", "github.com/prometheus", "go.etcd.io", "github.com/spf13", "github.com/envoyproxy"} {
+			if strings.HasPrefix(dep, banned) {
+				t.Errorf("the SDK pulls in %s", dep)
+			}
+		}
+	}
+}
