@@ -73,7 +73,7 @@ func (b *Budget) limit(attempts uint64) float64 {
 	return max(ratio, 0)*float64(attempts) + max(floor, 0)*(b.width*buckets).Seconds()
 }
 
-// epoch counts bucket widths since the first time seen, from 1, since 0 is a bucket that was never used.
+// epoch counts bucket widths since the first time seen, from 1; a bucket that was never used is of epoch 0 and empty.
 func (b *Budget) epoch(now time.Time) uint64 {
 	b.once.Do(func() {
 		window := b.Window
@@ -92,7 +92,7 @@ func (b *Budget) count(epoch, attempts, retries uint64) {
 	for {
 		old := slot.Load()
 		at, a, r := unpack(old)
-		if at == 0 || age(epoch, at) > 0 {
+		if d := age(epoch, at); d > 0 || d <= -buckets {
 			at, a, r = epoch&maxEpoch, 0, 0
 		}
 		next := pack(at, min(a+attempts, maxAttempts), min(r+retries, maxRetries))
@@ -106,7 +106,7 @@ func (b *Budget) count(epoch, attempts, retries uint64) {
 func (b *Budget) sums(epoch uint64) (attempts, retries uint64) {
 	for i := range b.ring {
 		at, a, r := unpack(b.ring[i].Load())
-		if at != 0 && age(epoch, at) < buckets {
+		if d := age(epoch, at); -buckets < d && d < buckets {
 			attempts, retries = attempts+a, retries+r
 		}
 	}
@@ -114,7 +114,7 @@ func (b *Budget) sums(epoch uint64) (attempts, retries uint64) {
 }
 
 // age returns how many epochs lie between; negative if at is the newer one. Epochs wrap, after 48 days of one-second
-// buckets; the nearer way round is the right one.
+// buckets: what is a window or more away in either direction is old.
 func age(epoch, at uint64) int64 {
 	return int64((epoch-at)<<(64-epochBits)) >> (64 - epochBits)
 }
