@@ -35,6 +35,14 @@ type Reader interface {
 	EventsWait(ctx context.Context, after uint64) error // returns once there is an event after that number
 }
 
+// Postponer is a Registry that hears of the retry-afters that a front hands out: whoever was told to
+// come back later has that much longer before his lease lapses or his cap passes. A front asks for it
+// by a type assertion, before it answers.
+type Postponer interface {
+	Postpone(key eider.Key, by time.Duration)       // the lease of a known instance
+	PostponeCaller(caller string, by time.Duration) // the cap of a known caller
+}
+
 // Peer is who is at the other end of a stream.
 type Peer struct {
 	Caller   string     // the process' name, which joins its two streams
@@ -50,6 +58,7 @@ const (
 	Lost   Ending = iota // without a word
 	Moving               // its process goes to another node
 	Bye                  // said goodbye (Watch only)
+	Stopping             // this node stops: nobody is suspected
 )
 
 // Attachment is one process' stream for its instances. Its methods other than Next are called by one
