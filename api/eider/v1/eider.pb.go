@@ -676,7 +676,8 @@ type Welcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Run           uint64                 `protobuf:"fixed64,1,opt,name=run,proto3" json:"run,omitempty"` // the node run
 	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
-	BeatMs        uint32                 `protobuf:"varint,3,opt,name=beat_ms,json=beatMs,proto3" json:"beat_ms,omitempty"` // the process' heartbeat interval; jittered down by up to a quarter
+	BeatMs        uint32                 `protobuf:"varint,3,opt,name=beat_ms,json=beatMs,proto3" json:"beat_ms,omitempty"`    // the process' heartbeat interval; jittered down by up to a quarter
+	LeaseMs       uint32                 `protobuf:"varint,4,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"` // the node's default lease: how long an absent instance stays suspect; 0: 20 s
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -728,6 +729,13 @@ func (x *Welcome) GetNode() string {
 func (x *Welcome) GetBeatMs() uint32 {
 	if x != nil {
 		return x.BeatMs
+	}
+	return 0
+}
+
+func (x *Welcome) GetLeaseMs() uint32 {
+	if x != nil {
+		return x.LeaseMs
 	}
 	return 0
 }
@@ -2659,11 +2667,12 @@ const file_eider_v1_eider_proto_rawDesc = "" +
 	"\x05Hello\x12\x16\n" +
 	"\x06caller\x18\x01 \x01(\tR\x06caller\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1a\n" +
-	"\bobserver\x18\x03 \x01(\bR\bobserver\"H\n" +
+	"\bobserver\x18\x03 \x01(\bR\bobserver\"c\n" +
 	"\aWelcome\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\x06R\x03run\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x17\n" +
-	"\abeat_ms\x18\x03 \x01(\rR\x06beatMs\"\b\n" +
+	"\abeat_ms\x18\x03 \x01(\rR\x06beatMs\x12\x19\n" +
+	"\blease_ms\x18\x04 \x01(\rR\aleaseMs\"\b\n" +
 	"\x06Moving\"\xc9\x02\n" +
 	"\rAttachRequest\x12'\n" +
 	"\x05hello\x18\x01 \x01(\v2\x0f.eider.v1.HelloH\x00R\x05hello\x120\n" +
