@@ -182,10 +182,13 @@ func ToError(op string, m *pb.Error) error {
 
 // FromDuration writes whole milliseconds, rounded up, and caps what doesn't fit.
 func FromDuration(d time.Duration) uint32 {
-	if d <= 0 {
+	switch {
+	case d <= 0:
 		return 0
+	case d >= math.MaxUint32*time.Millisecond:
+		return math.MaxUint32
 	}
-	return uint32(min((d+time.Millisecond-1)/time.Millisecond, math.MaxUint32))
+	return uint32((d + time.Millisecond - 1) / time.Millisecond)
 }
 
 // ToDuration reads milliseconds.
