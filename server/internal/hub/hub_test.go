@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // world is a publisher whose topics are counters: a frame is kind, base and number.
 type world struct {
 	*Hub
+	mu      sync.Mutex
 	numbers map[string]uint64
 	ahead   uint64 // how far the next snapshot runs ahead of what was published
 	fail    error
@@ -38,6 +40,8 @@ func open(cfg Config) *world {
 	w := &world{numbers: make(map[string]uint64)}
 	cfg.Snapshot = func(topic string) (uint64, []byte, error) {
 		w.builds.Add(1)
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		n := w.numbers[topic] + w.ahead
 		return n, frame(whole, n), w.fail
 	}
@@ -47,8 +51,11 @@ func open(cfg Config) *world {
 }
 
 func (w *world) change(topic string) {
+	w.mu.Lock()
 	w.numbers[topic]++
-	w.Publish(topic, w.numbers[topic], frame(step, w.numbers[topic]))
+	n := w.numbers[topic]
+	w.mu.Unlock()
+	w.Publish(topic, n, frame(step, n))
 }
 
 func (w *world) watch(t testing.TB) *Watcher {

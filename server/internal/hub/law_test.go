@@ -82,11 +82,6 @@ func drain(t *rapid.T, w *world, r *reader) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	for {
-		before := make(map[string]uint64)
-		subs := r.subs
-		for name, s := range subs {
-			before[name] = s.number
-		}
 		frames, err := r.Next(ctx)
 		if errors.Is(err, context.Canceled) {
 			return
