@@ -1,0 +1,102 @@
+package native
+
+import (
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Limits bound what strangers may take. The zero value of every field works.
+type Limits struct {
+	Connections          int // 0 means 60,000; one more is closed as soon as it is accepted
+	Streams              int // 0 means 60,000, of both kinds together; one more is told to come back
+	StreamsPerConnection int // 0 means 16; a client's own transport waits for a free one
+	Instances            int // 0 means 1,000 instances on one Attach stream
+	Subscriptions        int // 0 means 1,000 services on one Watch stream
+	Message              int // 0 means 64 KiB; the longest message that is read
+
+	Register Rate // new instances; 0 means 1,000/s, 2,000 at once
+	Reattach Rate // instances that were known before; 0 means 5,000/s, 10,000 at once
+	Watch    Rate // new Watch streams; 0 means 2,000/s, 4,000 at once
+}
+
+// Rate is an admission rate.
+type Rate struct {
+	PerSecond float64
+	Burst     int
+}
+
+func (r Rate) or(perSecond float64, burst int) Rate {
+	if r.PerSecond <= 0 {
+		r.PerSecond = perSecond
+		if r.Burst <= 0 {
+			r.Burst = burst
+		}
+	}
+	if r.Burst <= 0 {
+		r.Burst = max(1, int(r.PerSecond))
+	}
+	return r
+}
+
+func (l Limits) withDefaults() Limits {
+	for _, d := range []struct {
+		field *int
+		value int
+	}{
+		{&l.Connections, 60_000}, {&l.Streams, 60_000}, {&l.StreamsPerConnection, 16},
+		{&l.Instances, 1_000}, {&l.Subscriptions, 1_000}, {&l.Message, 64 << 10},
+	} {
+		if *d.field <= 0 {
+			*d.field = d.value
+		}
+	}
+	l.Register = l.Register.or(1_000, 2_000)
+	l.Reattach = l.Reattach.or(5_000, 10_000)
+	l.Watch = l.Watch.or(2_000, 4_000)
+	return l
+}
+
+// limited is a listener that keeps at most so many connections open. A connection too many can't be
+// told why before it has spoken, so it is closed; a client takes that as Unavailable and backs off.
+type limited struct {
+	net.Listener
+	srv *Server
+}
+
+func (l limited) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if l.srv.connections.Add(1) <= int64(l.srv.cfg.Limits.Connections) {
+			return &counted{Conn: conn, open: &l.srv.connections}, nil
+		}
+		l.srv.connections.Add(-1)
+		conn.Close()
+		if n := l.srv.turnedAway.Add(1); l.srv.loud.allow(time.Now()) {
+			l.srv.log.Warn("connections are turned away: the limit is reached", "limit", l.srv.cfg.Limits.Connections, "turned_away", n)
+		}
+	}
+}
+
+type counted struct {
+	net.Conn
+	open *atomic.Int64
+	once sync.Once
+}
+
+func (c *counted) Close() error {
+	c.once.Do(func() { c.open.Add(-1) })
+	return c.Conn.Close()
+}
+
+// loud lets one log line through in ten seconds.
+type loud struct{ last atomic.Int64 }
+
+func (l *loud) allow(now time.Time) bool {
+	last := l.last.Load()
+	return now.UnixNano()-last > int64(10*time.Second) && l.last.CompareAndSwap(last, now.UnixNano())
+}
