@@ -1,0 +1,199 @@
+// Package stage is a registry's Reader that tests set by hand.
+package stage
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/eiderhq/eider"
+)
+
+// Registry says what it has been told to. Its methods may be called from any goroutine.
+type Registry struct {
+	mu       sync.Mutex
+	node     eider.Node
+	services []eider.Summary
+	views    map[string]*eider.View
+	callers  []eider.Caller
+	drains   []eider.Drain
+	events   []eider.Event
+	kept     int // of events
+	ended    error
+	changed  chan struct{}
+}
+
+// New returns a registry that knows nobody.
+func New(node eider.Node) *Registry {
+	return &Registry{node: node, views: map[string]*eider.View{}, kept: 4096, changed: make(chan struct{})}
+}
+
+// SetNode replaces how the node describes itself.
+func (r *Registry) SetNode(node eider.Node) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.node = node
+}
+
+// SetView publishes a view and sums it up as a service.
+func (r *Registry) SetView(v *eider.View) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.views[v.Service] = v
+	sum := eider.Summary{Service: v.Service, Cursor: v.Cursor}
+	for i := range v.Instances {
+		switch in := &v.Instances[i]; in.Status {
+		case eider.Up:
+			if in.Suspicion != 0 {
+				sum.Suspect++
+			} else {
+				sum.Up++
+			}
+		case eider.Starting:
+			sum.Starting++
+		case eider.Down:
+			sum.Down++
+		case eider.Draining:
+			sum.Draining++
+		}
+	}
+	for _, c := range r.callers {
+		if c.Service == v.Service {
+			sum.Callers++
+		}
+	}
+	r.services = slices.DeleteFunc(r.services, func(s eider.Summary) bool { return s.Service == v.Service })
+	r.services = append(r.services, sum)
+	slices.SortFunc(r.services, func(a, b eider.Summary) int {
+		return eider.Key{Service: a.Service}.Compare(eider.Key{Service: b.Service})
+	})
+}
+
+// SetCallers replaces the callers; tell them before the views that they follow.
+func (r *Registry) SetCallers(callers ...eider.Caller) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.callers = callers
+}
+
+// SetDrains replaces the drains.
+func (r *Registry) SetDrains(drains ...eider.Drain) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drains = drains
+}
+
+// Keep bounds the events kept.
+func (r *Registry) Keep(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kept = n
+}
+
+// Tell lets something happen now.
+func (r *Registry) Tell(e eider.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.Seq = 1
+	if len(r.events) > 0 {
+		e.Seq = r.events[len(r.events)-1].Seq + 1
+	}
+	if e.Time.IsZero() {
+		e.Time = time.Now()
+	}
+	r.events = append(r.events, e)
+	if over := len(r.events) - r.kept; over > 0 {
+		r.events = slices.Clone(r.events[over:])
+	}
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// End makes every EventsWait return the error, as a node does when its Run has ended.
+func (r *Registry) End(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = err
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// Node implements the Reader.
+func (r *Registry) Node() eider.Node {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.node
+}
+
+// Services implements the Reader.
+func (r *Registry) Services() []eider.Summary {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.services)
+}
+
+// View implements the Reader.
+func (r *Registry) View(service string) (*eider.View, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v, ok := r.views[service]
+	return v, ok
+}
+
+// Callers implements the Reader.
+func (r *Registry) Callers(service string) (out []eider.Caller) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.callers {
+		if service == "" || c.Service == service {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Drains implements the Reader.
+func (r *Registry) Drains(service string) (out []eider.Drain) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, d := range r.drains {
+		if service == "" || d.Service == service {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// Events implements the Reader.
+func (r *Registry) Events(after uint64) ([]eider.Event, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.events) == 0 {
+		return nil, true
+	}
+	first := r.events[0].Seq
+	i := slices.IndexFunc(r.events, func(e eider.Event) bool { return e.Seq > after })
+	if i < 0 {
+		return nil, true
+	}
+	return slices.Clone(r.events[i:]), after+1 >= first
+}
+
+// EventsWait implements the Reader.
+func (r *Registry) EventsWait(ctx context.Context, after uint64) error {
+	for {
+		r.mu.Lock()
+		changed, ended := r.changed, r.ended
+		there := len(r.events) > 0 && r.events[len(r.events)-1].Seq > after
+		r.mu.Unlock()
+		if ended != nil || there {
+			return ended
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

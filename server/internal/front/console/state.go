@@ -1,0 +1,148 @@
+package console
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/server/internal/replica"
+)
+
+// Bounds on what metrics may grow to: services come from strangers.
+const (
+	maxLabelled = 200      // services with a label of their own
+	otherLabel  = "_other" // the rest together; no service can be called so
+)
+
+// state answers a scrape with what the node knows at that moment.
+type state struct {
+	reg replica.Reader
+
+	info, start, ready, complete, void, bound  *prometheus.Desc
+	services, instances, callers, changes      *prometheus.Desc
+	behind, disconnected, drains, drainWaiting *prometheus.Desc
+
+	mu       sync.Mutex
+	labelled map[string]bool // keeps its label until the node forgets it, or counters would jump
+}
+
+func newState(reg replica.Reader) *state {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("eider_"+name, help, labels, nil)
+	}
+	return &state{reg: reg, labelled: map[string]bool{},
+		info:         desc("node_info", "1, labelled with the node's name and stance.", "node", "stance"),
+		start:        desc("node_start_time_seconds", "When this node run began, in seconds since 1970."),
+		ready:        desc("node_ready", "1 when the node serves, else 0."),
+		complete:     desc("node_complete", "1 when views hold everybody, 0 while the node is cold."),
+		void:         desc("node_void_reasons", "Reasons that void the node's bounds now."),
+		bound:        desc("drain_bound_seconds", "A drain begun now pauses no longer than this."),
+		services:     desc("services", "Services that the node knows."),
+		instances:    desc("instances", "Listed instances by service and state: up, suspect (UP, but doubted), starting, down, draining.", "service", "state"),
+		callers:      desc("callers", "Callers by the service that they follow.", "service"),
+		changes:      desc("view_changes_total", "Published changes of a service's view in this node run.", "service"),
+		behind:       desc("callers_behind", "Callers that haven't applied the newest view of a service that they follow."),
+		disconnected: desc("callers_disconnected", "Callers without a stream to the node, remembered for drains."),
+		drains:       desc("drains", "Running drains by stage: waiting for callers, finishing what is in flight.", "stage"),
+		drainWaiting: desc("drain_waiting_callers", "Callers that running drains wait for."),
+	}
+}
+
+// Describe implements [prometheus.Collector].
+func (s *state) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{s.info, s.start, s.ready, s.complete, s.void, s.bound, s.services, s.instances,
+		s.callers, s.changes, s.behind, s.disconnected, s.drains, s.drainWaiting} {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (s *state) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	node := s.reg.Node()
+	gauge(s.info, 1, node.Name, node.Stance)
+	if !node.Since.IsZero() {
+		gauge(s.start, float64(node.Since.UnixMilli())/1000)
+	}
+	gauge(s.ready, truth(node.Ready))
+	gauge(s.complete, truth(node.Complete))
+	gauge(s.void, float64(len(node.Void)))
+	gauge(s.bound, node.Bound.Seconds())
+
+	all := s.reg.Services()
+	gauge(s.services, float64(len(all)))
+	for _, one := range s.fold(all) {
+		gauge(s.instances, float64(one.Up), one.Service, "up")
+		gauge(s.instances, float64(one.Suspect), one.Service, "suspect")
+		gauge(s.instances, float64(one.Starting), one.Service, "starting")
+		gauge(s.instances, float64(one.Down), one.Service, "down")
+		gauge(s.instances, float64(one.Draining), one.Service, "draining")
+		gauge(s.callers, float64(one.Callers), one.Service)
+		ch <- prometheus.MustNewConstMetric(s.changes, prometheus.CounterValue, float64(one.Cursor.Number), one.Service)
+	}
+
+	var behind, disconnected, waiting, finishing, open float64
+	for _, caller := range s.reg.Callers("") {
+		behind += truth(caller.Behind > 0)
+		disconnected += truth(!caller.Stream)
+	}
+	for _, d := range s.reg.Drains("") {
+		if d.Status.Gone() {
+			continue
+		}
+		waiting += truth(!d.Reached)
+		finishing += truth(d.Reached)
+		open += float64(d.Open)
+	}
+	gauge(s.behind, behind)
+	gauge(s.disconnected, disconnected)
+	gauge(s.drains, waiting, "waiting")
+	gauge(s.drains, finishing, "finishing")
+	gauge(s.drainWaiting, open)
+}
+
+// fold returns the services that have a label of their own, and the sum of the others as one more. Who
+// has a label keeps it as long as the node knows the service.
+func (s *state) fold(all []eider.Summary) []eider.Summary {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	there := make(map[string]bool, len(all))
+	for i := range all {
+		there[all[i].Service] = true
+	}
+	for name := range s.labelled {
+		if !there[name] {
+			delete(s.labelled, name)
+		}
+	}
+	var out []eider.Summary
+	other := eider.Summary{Service: otherLabel}
+	for _, one := range all {
+		if !s.labelled[one.Service] && len(s.labelled) >= maxLabelled {
+			other.Up += one.Up
+			other.Suspect += one.Suspect
+			other.Starting += one.Starting
+			other.Down += one.Down
+			other.Draining += one.Draining
+			other.Callers += one.Callers
+			other.Cursor.Number += one.Cursor.Number
+			continue
+		}
+		s.labelled[one.Service] = true
+		out = append(out, one)
+	}
+	if len(all) > len(out) {
+		out = append(out, other)
+	}
+	return out
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
