@@ -4,6 +4,7 @@ package roster
 
 import (
 	"context"
+	"slices"
 
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/registry"
@@ -49,8 +50,33 @@ func (r *Roster) Take(ctx context.Context, not *Excluded) (Choice, error) {
 	panic("under construction")
 }
 
-// Excluded are the incarnations that one request has already tried. The zero value is empty.
-type Excluded struct{}
+// Excluded are the incarnations that one request has already tried. The zero value is empty; up to
+// eight cost no allocation.
+type Excluded struct {
+	few  [8]uint64 // nonces
+	n    int
+	more []uint64
+}
+
+// Add leaves an incarnation out from now on.
+func (x *Excluded) Add(in eider.Incarnation) {
+	switch {
+	case x.Has(in):
+	case x.n < len(x.few):
+		x.few[x.n] = in.Nonce
+		x.n++
+	default:
+		x.more = append(x.more, in.Nonce)
+	}
+}
+
+// Has tells whether the incarnation is left out. A nil set leaves out nobody.
+func (x *Excluded) Has(in eider.Incarnation) bool {
+	return x != nil && (slices.Contains(x.few[:x.n], in.Nonce) || slices.Contains(x.more, in.Nonce))
+}
+
+// Len returns how many are left out.
+func (x *Excluded) Len() int { return x.n + len(x.more) }
 
 // Choice is one pick. It is a value; it must be ended by Done, exactly once.
 type Choice struct{}
