@@ -1,0 +1,153 @@
+package native
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/server/internal/replica"
+)
+
+// fake is a registry that notes what it is told and says what it is given.
+type fake struct {
+	mu        sync.Mutex
+	calls     []string
+	openErr   error // what Attach and Watch answer
+	err       error // what Register, SetStatus, Leave, Left and Subscribe answer
+	view      *eider.View
+	postponed map[string]time.Duration
+	opened    []*fakeStream
+}
+
+// fakeStream is either kind of stream.
+type fakeStream struct {
+	f       *fake
+	peer    replica.Peer
+	notices chan replica.Notice
+	views   chan [][]byte
+	fail    chan error
+	ended   chan replica.Ending
+}
+
+func (f *fake) note(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, fmt.Sprintf(format, args...))
+}
+
+func (f *fake) said(call string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Contains(f.calls, call)
+}
+
+func (f *fake) open(what string, p replica.Peer) (*fakeStream, error) {
+	f.note("%s %s %v %s", what, p.Caller, p.Observer, p.Addr)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.openErr != nil {
+		return nil, f.openErr
+	}
+	s := &fakeStream{f: f, peer: p, notices: make(chan replica.Notice, 8), views: make(chan [][]byte, 8),
+		fail: make(chan error, 1), ended: make(chan replica.Ending, 1)}
+	f.opened = append(f.opened, s)
+	return s, nil
+}
+
+// stream returns the newest stream, once there is one.
+func (f *fake) stream(i int) *fakeStream {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.opened[i]
+}
+
+func (f *fake) Attach(p replica.Peer) (replica.Attachment, error) {
+	s, err := f.open("attach", p)
+	if err != nil {
+		return nil, err
+	}
+	return fakeAttachment{s}, nil
+}
+
+func (f *fake) Watch(p replica.Peer) (replica.Watcher, error) {
+	s, err := f.open("watch", p)
+	if err != nil {
+		return nil, err
+	}
+	return fakeWatcher{s}, nil
+}
+
+func (f *fake) Postpone(key eider.Key, by time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.postponed[key.String()] += by
+}
+
+func (f *fake) PostponeCaller(caller string, by time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.postponed[caller] += by
+}
+
+func (f *fake) Node() eider.Node                               { return eider.Node{Name: "n1", Run: 0xabc} }
+func (f *fake) Services() []eider.Summary                      { return nil }
+func (f *fake) Callers(string) []eider.Caller                  { return nil }
+func (f *fake) Drains(string) []eider.Drain                    { return nil }
+func (f *fake) Events(uint64) ([]eider.Event, bool)            { return nil, true }
+func (f *fake) EventsWait(ctx context.Context, _ uint64) error { <-ctx.Done(); return ctx.Err() }
+func (f *fake) Run(ctx context.Context) error                  { <-ctx.Done(); return nil }
+func (f *fake) View(service string) (*eider.View, bool)        { return f.view, f.view != nil }
+func (s *fakeStream) End(how replica.Ending)                   { s.f.note("end %d", how); s.ended <- how }
+func (s *fakeStream) answer(format string, args ...any) error {
+	s.f.note(format, args...)
+	return s.f.failure()
+}
+func (f *fake) failure() error { f.mu.Lock(); defer f.mu.Unlock(); return f.err }
+
+type fakeAttachment struct{ *fakeStream }
+
+func (s fakeAttachment) Register(rec eider.Record, lease time.Duration) (replica.Grant, error) {
+	err := s.answer("register %s %s %s", rec.Key, rec.Status, lease)
+	rec.Incarnation.Number = 7
+	return replica.Grant{Record: rec, Lease: 20 * time.Second, Bound: 8 * time.Second}, err
+}
+func (s fakeAttachment) Beat()                     { s.f.note("beat") }
+func (s fakeAttachment) Leave(key eider.Key) error { return s.answer("leave %s", key) }
+func (s fakeAttachment) Left(key eider.Key) error  { return s.answer("left %s", key) }
+func (s fakeAttachment) SetStatus(key eider.Key, status eider.Status) error {
+	return s.answer("status %s %s", key, status)
+}
+func (s fakeAttachment) Next(ctx context.Context) (replica.Notice, error) {
+	select {
+	case n := <-s.notices:
+		return n, nil
+	case err := <-s.fail:
+		return replica.Notice{}, err
+	case <-ctx.Done():
+		return replica.Notice{}, ctx.Err()
+	}
+}
+
+type fakeWatcher struct{ *fakeStream }
+
+func (s fakeWatcher) Subscribe(service string, from eider.Cursor, letGo []eider.Departure) error {
+	return s.answer("subscribe %s %s %d", service, from, len(letGo))
+}
+func (s fakeWatcher) Unsubscribe(service string) { s.f.note("unsubscribe %s", service) }
+func (s fakeWatcher) Ack(service string, at eider.Cursor, letGo, noAlternative []eider.Departure) {
+	s.f.note("ack %s %s %d %d", service, at, len(letGo), len(noAlternative))
+}
+func (s fakeWatcher) Doubt(d eider.Departure) { s.f.note("doubt %s", d.Key) }
+func (s fakeWatcher) Next(ctx context.Context) ([][]byte, error) {
+	select {
+	case views := <-s.views:
+		return views, nil
+	case err := <-s.fail:
+		return nil, err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
