@@ -13,7 +13,7 @@ import (
 )
 
 func TestAttachFromHelloToLeft(t *testing.T) {
-	inBubble(t, Config{}, func(r *rig) {
+	inBubble(t, Config{}, func(t *testing.T, r *rig) {
 		s := r.attached("10.0.0.2")
 		tell(t, s.Send, register("1"))
 		got := hear(t, s.Recv).GetRegistered()
@@ -48,7 +48,7 @@ func TestAttachFromHelloToLeft(t *testing.T) {
 }
 
 func TestNoticesBecomeBoundAndProgress(t *testing.T) {
-	inBubble(t, Config{}, func(r *rig) {
+	inBubble(t, Config{}, func(t *testing.T, r *rig) {
 		s := r.attached("10.0.0.2")
 		key := eider.Key{Service: "orders", ID: "1"}
 		r.fake.stream(0).notices <- replica.Notice{Key: key, Bound: 3 * time.Second}
@@ -70,7 +70,7 @@ func TestNoticesBecomeBoundAndProgress(t *testing.T) {
 }
 
 func TestAttachEndsAsItsProcessSays(t *testing.T) {
-	inBubble(t, Config{}, func(r *rig) {
+	inBubble(t, Config{}, func(t *testing.T, r *rig) {
 		s := r.attached("10.0.0.2")
 		tell(t, s.Send, &pb.AttachRequest{Kind: &pb.AttachRequest_Moving{Moving: &pb.Moving{}}})
 		if code, _ := hearEnd(t, s.Recv); code != codes.OK {
@@ -88,7 +88,7 @@ func TestAttachEndsAsItsProcessSays(t *testing.T) {
 }
 
 func TestStaleStreamIsToldToComeBack(t *testing.T) {
-	inBubble(t, Config{}, func(r *rig) {
+	inBubble(t, Config{}, func(t *testing.T, r *rig) {
 		s := r.attached("10.0.0.2")
 		r.fake.stream(0).fail <- eider.Errorf(eider.Stale, "", "orders/1 had lapsed here; attach anew")
 		end := hear(t, s.Recv).GetEnd()
@@ -127,7 +127,7 @@ func TestRefusalsNameTheInstanceAndTheFault(t *testing.T) {
 		"status left":    {&pb.AttachRequest{Kind: &pb.AttachRequest_SetStatus{SetStatus: &pb.SetStatus{Service: "orders", Id: "1", Status: pb.Status_STATUS_LEFT}}}, pb.Kind_KIND_INVALID},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, Config{}, func(r *rig) {
+			inBubble(t, Config{}, func(t *testing.T, r *rig) {
 				s := r.attached("10.0.0.2")
 				if name == "status left" {
 					tell(t, s.Send, register("1"))
@@ -152,7 +152,7 @@ func TestRefusalsNameTheInstanceAndTheFault(t *testing.T) {
 }
 
 func TestReplicaRefusalReachesTheProcess(t *testing.T) {
-	inBubble(t, Config{}, func(r *rig) {
+	inBubble(t, Config{}, func(t *testing.T, r *rig) {
 		s := r.attached("10.0.0.2")
 		r.fake.mu.Lock()
 		r.fake.err = &eider.Error{Op: "register orders/1", Kind: eider.Conflict, Err: errGone}

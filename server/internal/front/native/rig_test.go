@@ -35,7 +35,7 @@ type rig struct {
 }
 
 // inBubble runs a test against a rig inside a synctest bubble.
-func inBubble(t *testing.T, cfg Config, test func(*rig)) {
+func inBubble(t *testing.T, cfg Config, test func(*testing.T, *rig)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{t: t, net: memnet.New(), fake: &fake{postponed: map[string]time.Duration{}}}
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -47,14 +47,16 @@ func inBubble(t *testing.T, cfg Config, test func(*rig)) {
 		r.addr = lis.Addr().String()
 		served := make(chan error, 1)
 		go func() { served <- r.srv.Serve(lis) }()
-		test(r)
-		r.stop()
-		if err := <-served; err != nil {
-			t.Errorf("serve: %v", err)
-		}
-		if st := r.srv.Stats(); st.Connections != 0 || st.Streams != 0 {
-			t.Errorf("after the stop: %+v", st)
-		}
+		defer func() {
+			r.stop()
+			if err := <-served; err != nil {
+				t.Errorf("serve: %v", err)
+			}
+			if st := r.srv.Stats(); st.Connections != 0 || st.Streams != 0 {
+				t.Errorf("after the stop: %+v", st)
+			}
+		}()
+		test(t, r)
 	})
 }
 

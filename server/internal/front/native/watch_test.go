@@ -23,7 +23,7 @@ func encoded(t *testing.T, number uint64) []byte {
 }
 
 func TestWatchFromHelloToGoodbye(t *testing.T) {
-	inBubble(t, Config{}, func(r *rig) {
+	inBubble(t, Config{}, func(t *testing.T, r *rig) {
 		s := r.watching("10.0.0.2")
 		dep := []*pb.Departure{{Id: "1", Nonce: 9}, {Id: "no id", Nonce: 9}, {Id: "2"}}
 		at := &pb.Cursor{Run: 1, Number: 5}
@@ -57,7 +57,7 @@ func TestWatchFromHelloToGoodbye(t *testing.T) {
 }
 
 func TestViewsGoOutAsTheyAre(t *testing.T) {
-	inBubble(t, Config{}, func(r *rig) {
+	inBubble(t, Config{}, func(t *testing.T, r *rig) {
 		s := r.watching("10.0.0.2")
 		one, two := encoded(t, 1), encoded(t, 2)
 		two = append(two, 0xa2, 0x06, 0x03, 'o', 'd', 'd') // an unknown field: only the very bytes keep its place
@@ -83,7 +83,7 @@ func TestRawIsNotCopied(t *testing.T) {
 }
 
 func TestObserverOwesNothing(t *testing.T) {
-	inBubble(t, Config{}, func(r *rig) {
+	inBubble(t, Config{}, func(t *testing.T, r *rig) {
 		s := r.watch(r.dial("10.0.0.2"))
 		tell(t, s.Send, watchHello(true))
 		hear(t, s.Recv)
@@ -100,7 +100,7 @@ func TestObserverOwesNothing(t *testing.T) {
 }
 
 func TestSubscriptionProblemsLeaveTheStreamAlone(t *testing.T) {
-	inBubble(t, Config{}, func(r *rig) {
+	inBubble(t, Config{}, func(t *testing.T, r *rig) {
 		s := r.watching("10.0.0.2")
 		tell(t, s.Send, subscribe("Orders!\xff"[:7]))
 		if p := hear(t, s.Recv).GetProblem(); p.GetError().GetKind() != pb.Kind_KIND_INVALID {
@@ -117,7 +117,7 @@ func TestSubscriptionProblemsLeaveTheStreamAlone(t *testing.T) {
 }
 
 func TestReplicaThatIsAwayAnswersUnavailable(t *testing.T) {
-	inBubble(t, Config{}, func(r *rig) {
+	inBubble(t, Config{}, func(t *testing.T, r *rig) {
 		r.fake.openErr = eider.Errorf(eider.Unavailable, "", "not running yet")
 		s := r.watch(r.dial("10.0.0.2"))
 		tell(t, s.Send, watchHello(false))
