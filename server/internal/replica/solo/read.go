@@ -1,0 +1,98 @@
+package solo
+
+import (
+	"time"
+
+	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/server/internal/ledger"
+)
+
+// look runs a read under the lock; before Run has started there is nothing to read.
+func (r *Registry) look(read func(now time.Time, t *ledger.Table)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.table != nil {
+		read(time.Now(), r.table)
+	}
+}
+
+// Node describes this node.
+func (r *Registry) Node() eider.Node {
+	n := eider.Node{Name: r.cfg.Node, Run: r.cfg.Run, Version: r.cfg.Version, Stance: "AP, one node"}
+	r.look(func(now time.Time, t *ledger.Table) {
+		counts := t.Counts()
+		n.Since, n.Ready, n.Complete, n.Void = r.since, r.phase == running, r.complete, t.Void()
+		n.Services, n.Instances, n.Callers = counts.Services, counts.Instances, counts.Callers
+		for name := range r.services.known {
+			n.Bound = max(n.Bound, t.Bound(name))
+		}
+	})
+	return n
+}
+
+// Services returns every service at a glance, ordered by name.
+func (r *Registry) Services() (out []eider.Summary) {
+	r.look(func(_ time.Time, t *ledger.Table) {
+		out = t.Services()
+		for i := range out {
+			out[i].Cursor = eider.Cursor{Run: r.cfg.Run, Number: r.number(out[i].Service)}
+		}
+	})
+	return out
+}
+
+// number returns a service's number, also if it has never changed.
+func (r *Registry) number(service string) uint64 {
+	if s := r.services.known[service]; s != nil {
+		return s.number
+	}
+	return r.services.floor
+}
+
+// View returns a service as it is: at least what was published under its cursor. It is false if the
+// service has never had an instance or a caller, as far as is remembered.
+func (r *Registry) View(service string) (v *eider.View, known bool) {
+	r.look(func(_ time.Time, t *ledger.Table) {
+		if s := r.services.known[service]; s != nil && s.heard {
+			v, known = r.view(s), true
+		}
+	})
+	return v, known
+}
+
+// Callers returns who follows a service, "" means any, ordered by service and id.
+func (r *Registry) Callers(service string) (out []eider.Caller) {
+	r.look(func(_ time.Time, t *ledger.Table) {
+		out = t.Callers(service)
+		for i := range out {
+			c := &out[i]
+			c.Cursor.Run = r.cfg.Run
+			if number := r.number(c.Service); number > c.Cursor.Number {
+				c.Behind = number - c.Cursor.Number
+			}
+		}
+	})
+	return out
+}
+
+// Drains returns the departures of a service, "" means any, the newest first.
+func (r *Registry) Drains(service string) (out []eider.Drain) {
+	r.look(func(_ time.Time, t *ledger.Table) { out = t.Drains(service) })
+	return out
+}
+
+// Postpone adds a retry-after that was handed out for a known instance to its lease.
+func (r *Registry) Postpone(key eider.Key, by time.Duration) {
+	defer r.mu.Unlock()
+	if now, err := r.enter("postpone"); err == nil {
+		r.apply(now, r.table.Extend(now, key, by))
+	}
+}
+
+// PostponeCaller adds a retry-after that was handed out to a known caller to its cap.
+func (r *Registry) PostponeCaller(caller string, by time.Duration) {
+	defer r.mu.Unlock()
+	if now, err := r.enter("postpone"); err == nil {
+		r.apply(now, r.table.ExtendCaller(now, caller, by))
+	}
+}
