@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eiderhq/eider"
+)
+
+// callerList is the answer of /v1/callers.
+type callerList struct {
+	Now     time.Time      `json:"now"`
+	Callers []eider.Caller `json:"callers"`
+	Next    string         `json:"next,omitempty"`
+}
+
+func (a *app) callersCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "callers [SERVICE]",
+		Short: "List who calls a service, and how far behind they are",
+		Long: `List the processes that pick instances of a service; without SERVICE, of every service.
+
+A drain of an instance waits for each of them to let go of it. BEHIND counts published
+changes that a caller hasn't applied yet: 0 means that it knows the newest view. CAP is
+how long a drain waits at most for a caller that never lets go.`,
+		Example: `  eider callers orders
+  eider callers orders --json | jq -r '.callers[] | select(.behind > 0) | .id'`,
+		Args:              maybeService,
+		ValidArgsFunction: a.completeService,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			defer c.close()
+			service := first(args)
+			var all callerList
+			for after := ""; ; {
+				query := paged(after)
+				if service != "" {
+					query.Set("service", service)
+				}
+				var page callerList
+				if _, err := c.fetch(cmd.Context(), question{path: "/v1/callers", query: query}, &page); err != nil {
+					return err
+				}
+				page.Callers = append(all.Callers, page.Callers...)
+				after, all = page.Next, page
+				if after == "" {
+					break
+				}
+			}
+			return a.answer(all, func(t *table) { drawCallers(t, all, service) })
+		},
+	}
+}
+
+// first returns the one service that may be named, in lower case.
+func first(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return eider.FoldService(args[0])
+}
+
+func drawCallers(t *table, all callerList, service string) {
+	if len(all.Callers) == 0 {
+		whom := service
+		if whom == "" {
+			whom = "any service"
+		}
+		t.say(fmt.Sprintf("Nobody calls %s through this registry now: a drain waits for nobody.", whom))
+		return
+	}
+	head := []any{"CALLER", "KIND", "STREAM", "FOLLOWS FOR", "BEHIND", "CAP"}
+	if service == "" {
+		head = append([]any{"SERVICE"}, head...)
+	}
+	t.row(head...)
+	for _, one := range all.Callers {
+		stream := cell{"connected", good}
+		if !one.Stream {
+			stream = cell{"disconnected", warn}
+		}
+		behind := cell{text: strconv.FormatUint(one.Behind, 10)}
+		if one.Behind > 0 {
+			behind.hue = warn
+		}
+		row := []any{one.ID, string(one.Kind), stream, age(all.Now.Sub(one.Since)), behind, span(one.Cap)}
+		if service == "" {
+			row = append([]any{one.Service}, row...)
+		}
+		t.row(row...)
+	}
+}

@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/eiderhq/eider"
+)
+
+// Bounds on what a command waits for and reads.
+const (
+	dialTimeout   = 2 * time.Second
+	answerTimeout = 10 * time.Second // from the request to the header of the answer
+	maxAnswer     = 64 << 20         // bytes of one answer
+	pageSize      = "5000"           // items asked for at a time
+)
+
+// client asks one registry's HTTP port.
+type client struct {
+	base *url.URL
+	http *http.Client
+}
+
+// client returns the one that --http, EIDER_HTTP or the default names. It does no I/O.
+func (a *app) client() (*client, error) {
+	source, text := "--http", a.http
+	if text == "" {
+		source, text = "EIDER_HTTP", a.Getenv("EIDER_HTTP")
+	}
+	base, err := parseBase(cmp.Or(text, "127.0.0.1:8761"))
+	if err != nil {
+		return nil, usage("%s %q: %w", source, text, err)
+	}
+	dialer := &net.Dialer{Timeout: dialTimeout}
+	return &client{base, &http.Client{
+		// No proxy: a registry is near, and a proxy would ask under a name that the node doesn't answer to.
+		Transport:     &http.Transport{DialContext: dialer.DialContext, TLSHandshakeTimeout: dialTimeout},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// close ends idle connections, and with them their goroutines.
+func (c *client) close() { c.http.CloseIdleConnections() }
+
+// parseBase reads host:port or a URL without a path.
+func parseBase(text string) (*url.URL, error) {
+	if !strings.Contains(text, "://") {
+		text = "http://" + text
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return nil, errors.New("must be host:port or a URL, as in 127.0.0.1:8761 or http://127.0.0.1:8761")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, fmt.Errorf("has the scheme %q; it is http", u.Scheme)
+	case u.Hostname() == "" || u.Port() == "":
+		return nil, errors.New("must name a host and a port, as in 127.0.0.1:8761")
+	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
+		return nil, errors.New("must be a host and a port alone, without path, query or user")
+	}
+	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
+}
+
+// question is one GET.
+type question struct {
+	path  string
+	query url.Values
+	tag   string        // If-None-Match
+	wait  time.Duration // how much longer than usual the answer may take
+	id    string        // Last-Event-ID
+	sse   bool
+}
+
+// ask sends the question and returns the answer if it is 200 or 304. What it takes to reach a registry,
+// and what a registry answers instead, becomes an error that says what to do next.
+func (c *client) ask(ctx context.Context, q question) (*http.Response, error) {
+	u := *c.base
+	u.Path, u.RawQuery = q.path, q.query.Encode()
+	ctx, cancel := context.WithCancelCause(ctx)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		cancel(nil)
+		return nil, usage("%w", err)
+	}
+	for name, value := range map[string]string{"If-None-Match": q.tag, "Last-Event-ID": q.id} {
+		if value != "" {
+			req.Header.Set(name, value)
+		}
+	}
+	if q.sse {
+		req.Header.Set("Accept", "text/event-stream")
+	}
+	timer := time.AfterFunc(answerTimeout+q.wait, func() { cancel(errTooSlow) })
+	resp, err := c.http.Do(req)
+	if err != nil {
+		timer.Stop()
+		err = c.away(cmp.Or(context.Cause(ctx), err))
+		cancel(nil)
+		return nil, err
+	}
+	if q.sse {
+		timer.Stop()
+	}
+	resp.Body = &body{Reader: io.LimitReader(resp.Body, limit(q)), Closer: resp.Body, end: func() { timer.Stop(); cancel(nil) }}
+	if resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusNotModified {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	return nil, c.refused(resp)
+}
+
+var errTooSlow = errors.New("no answer in time")
+
+func limit(q question) int64 {
+	if q.sse {
+		return 1<<63 - 1
+	}
+	return maxAnswer
+}
+
+// body ends its request's timer and context when it is closed.
+type body struct {
+	io.Reader
+	io.Closer
+	end func()
+}
+
+// Close closes the answer.
+func (b *body) Close() error {
+	defer b.end()
+	return b.Closer.Close()
+}
+
+// away explains why nobody answered.
+func (c *client) away(err error) error {
+	why := "no registry at %s: start one with `eider server`, or name one with --http or EIDER_HTTP"
+	var dns *net.DNSError
+	switch {
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, errTooSlow):
+		why = "%s takes connections and doesn't answer: is it a registry, and does its process run? (`eider server` has its HTTP port at 8761)"
+	case errors.As(err, &dns):
+		why = "%s can't be found: no address is known for that host; name another with --http or EIDER_HTTP"
+	case errors.Is(err, syscall.ECONNREFUSED):
+	default:
+		return &exit{exitUnreachable, fmt.Errorf(why+" (%w)", c.base, err)}
+	}
+	return &exit{exitUnreachable, fmt.Errorf(why, c.base)}
+}
+
+// refused turns an answer that isn't one into an error.
+func (c *client) refused(resp *http.Response) error {
+	var f struct {
+		Error struct{ Kind, Message string }
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if err != nil || json.Unmarshal(text, &f) != nil || f.Error.Message == "" {
+		return c.stranger(resp)
+	}
+	for kind := range codeOf {
+		if kind.String() == f.Error.Kind {
+			return eider.Errorf(kind, "", "%s", f.Error.Message)
+		}
+	}
+	return &exit{exitFailure, errors.New(f.Error.Message)}
+}
+
+func (c *client) stranger(resp *http.Response) error {
+	return &exit{exitUnreachable, fmt.Errorf("%s answers, but not as a registry does (%s, %s): name the HTTP port of `eider server` with --http or EIDER_HTTP",
+		c.base, resp.Status, cmp.Or(resp.Header.Get("Content-Type"), "no type"))}
+}
+
+// fetch asks and decodes JSON; the response is returned for its headers, its body is closed. On 304 v is
+// left alone.
+func (c *client) fetch(ctx context.Context, q question, v any) (*http.Response, error) {
+	resp, err := c.ask(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusNotModified {
+		return resp, nil
+	}
+	if kind := resp.Header.Get("Content-Type"); !strings.HasPrefix(kind, "application/json") {
+		return nil, c.stranger(resp)
+	}
+	if err := json.NewDecoder(resp.Body).Decode(v); err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, &exit{exitFailure, fmt.Errorf("the answer of %s can't be read: %w; is it of another version than this command?", c.base, err)}
+	}
+	return resp, nil
+}

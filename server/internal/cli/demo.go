@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/eiderhq/eider/server/internal/lab"
+)
+
+// demoCommand restarts and kills real processes under load, and counts what got lost.
+func demoCommand() *cobra.Command {
+	var o lab.Options
+	var format string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Restart and kill real processes under load and see what gets lost",
+		Long: `Starts a registry, three instances and twenty callers as processes of their own, on ephemeral
+loopback ports, and plays scenes with them:
+
+  rollout   a rolling restart, again and again, beside the same restarts done the usual ways
+  crash     kill -9 of one instance
+  s8        two replicas, POSTs of 300 ms for 45 s, four ways to leave (REQUIREMENTS S8); not by default
+
+It exits with 1 when a promise breaks: a request lost in a restart, or a call begun after the killed
+instance's port refused that failed.`,
+		Example: `  eider demo
+  eider demo --short
+  eider demo --scene rollout --requests 100000 --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch format {
+			case "json":
+				o.JSON = true
+			case "table":
+				o.JSON = asJSON
+			default:
+				return usageError(fmt.Errorf("output: %q is neither table nor json", format))
+			}
+			o.Out, o.Err = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			if width, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil {
+				o.Live, o.Width = true, width
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			err := lab.Run(ctx, o)
+			if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+				return errors.New("interrupted; every process that the demo started has ended")
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&o.Scenes, "scene", nil, "scenes to play, by commas: "+strings.Join(lab.Scenes(), ", ")+" (default rollout,crash)")
+	f.IntVar(&o.Requests, "requests", 0, "rollout goes on until Eider's callers have made so many requests (default by time)")
+	f.BoolVar(&o.Short, "short", false, "at most 25 s")
+	f.BoolVar(&o.Surge, "surge", false, "rollout starts the successor before the old instance leaves")
+	f.Uint64Var(&o.Seed, "seed", 0, "of every choice (default random, printed)")
+	f.StringVarP(&format, "output", "o", "table", "table or json")
+	f.BoolVar(&asJSON, "json", false, "short for --output json")
+	cmd.AddCommand(&cobra.Command{
+		Use: "child ROLE", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return lab.Child(cmd.Context(), args[0], os.Stdin, os.Stdout)
+		},
+	})
+	return cmd
+}

@@ -1,0 +1,173 @@
+// Package cli is the eider command: it parses what a person typed, asks a registry's HTTP port, and answers with a
+// table, JSON, or a sentence that says what to do next.
+//
+// Every question is an observer's: nothing asked here ever delays a drain.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/eiderhq/eider"
+)
+
+// Process is what a command runs in.
+type Process struct {
+	Args     []string // without the program's name
+	Getenv   func(string) string
+	Out, Err io.Writer
+	Terminal bool           // Out is one: colours, and watched tables are drawn in place
+	Zone     *time.Location // for times in tables; nil means time.Local
+	Version  string         // set by the build; "" means what Go recorded
+}
+
+// Main runs the command that this process was started for and returns its exit code.
+func Main(version string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return Process{Args: os.Args[1:], Getenv: os.Getenv, Out: os.Stdout, Err: os.Stderr,
+		Terminal: term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("TERM") != "dumb", Version: version}.Run(ctx)
+}
+
+// Run runs one command until it has ended, or ctx: that is how to end what follows or serves.
+func (p Process) Run(ctx context.Context) int {
+	a := &app{Process: p}
+	root := a.root()
+	root.SetArgs(p.Args)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	return a.explain(cmd, err)
+}
+
+// app is one run of a command.
+type app struct {
+	Process
+	output string // table or json
+	json   bool   // --json
+	http   string // --http
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "eider",
+		Short: "A service registry whose restarts lose no request",
+		Long: `Eider answers one question for every caller in a fleet: who can I call, right now?
+It keeps the answer right while instances start, leave, crash and come back, and it
+lets an instance leave without losing a request: the pause before it stops ends when
+the last caller has let go of it, not after a guessed sleep.
+
+Try this first, in two terminals:
+
+  eider server                 a registry on this machine, ports 8761 (HTTP) and 8762 (gRPC)
+  eider services               what it knows
+
+Then look closer:
+
+  eider instances orders -w    who serves orders, redrawn as it changes
+  eider callers orders         who calls orders, and how far behind they are
+  eider drains -w              who is leaving, and whom that waits for
+  eider events -f              what happens, as it happens`,
+		SilenceErrors: true, SilenceUsage: true,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			return a.checkOutput()
+		},
+	}
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	flags := root.PersistentFlags()
+	flags.StringVarP(&a.output, "output", "o", "table", "`format` of the answer: table or json")
+	flags.BoolVar(&a.json, "json", false, "short for --output json")
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)) // it fails for an unknown flag only
+	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "ask", Title: "Ask a registry:"})
+	for _, cmd := range []*cobra.Command{a.servicesCommand(), a.instancesCommand(), a.callersCommand(), a.drainsCommand(), a.eventsCommand()} {
+		cmd.GroupID = "ask"
+		cmd.Flags().StringVar(&a.http, "http", "", "`address` of the registry's HTTP port, host:port or URL (default $EIDER_HTTP, else 127.0.0.1:8761)")
+		root.AddCommand(cmd)
+	}
+	root.AddCommand(demoCommand())
+	root.AddCommand(a.versionCommand())
+	typed(root)
+	return root
+}
+
+// typed gives every error that a command returns an exit code; those without are the parser's own.
+func typed(cmd *cobra.Command) {
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			err := run(cmd, args)
+			_, ours := errors.AsType[*exit](err)
+			_, house := errors.AsType[*eider.Error](err)
+			if err == nil || ours || house {
+				return err
+			}
+			return &exit{exitFailure, err}
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		typed(sub)
+	}
+}
+
+func (a *app) checkOutput() error {
+	switch {
+	case a.output != "table" && a.output != "json":
+		return usage("--output %q is neither table nor json", a.output)
+	case a.json:
+		a.output = "json"
+	}
+	return nil
+}
+
+// answer prints v as JSON, or what draw writes.
+func (a *app) answer(v any, draw func(*table)) error {
+	if a.output == "json" {
+		return a.writeJSON(v, true)
+	}
+	t := &table{colour: a.colour()}
+	draw(t)
+	return a.print(t.String())
+}
+
+func (a *app) print(text string) error {
+	if _, err := io.WriteString(a.Out, text); err != nil {
+		return &exit{exitFailure, fmt.Errorf("the answer can't be written: %w", err)}
+	}
+	return nil
+}
+
+// colour tells whether statuses are coloured: on a terminal whose owner hasn't said NO_COLOR.
+func (a *app) colour() bool { return a.Terminal && a.Getenv("NO_COLOR") == "" }
+
+// retrying waits before another try, and tells once why; false when ctx has ended.
+func (a *app) retrying(ctx context.Context, attempt int, err error, delay time.Duration) bool {
+	if attempt == 0 && ctx.Err() == nil {
+		fmt.Fprintf(a.Err, "eider: %s\neider: trying again until it answers; Ctrl-C ends this\n", oneLine(err.Error()))
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// ended tells whether an error only says that the person has ended the command.
+func ended(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || unreachable(err))
+}

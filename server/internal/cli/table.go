@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/eiderhq/eider"
+)
+
+// table is text in columns, or sentences, for a person.
+type table struct {
+	colour bool
+	rows   [][]cell
+	out    strings.Builder
+}
+
+// cell is one text, perhaps in a colour.
+type cell struct {
+	text string
+	hue  string // an SGR parameter, "" for none
+}
+
+// The hues, by what they mean.
+const (
+	good  = "32"
+	bad   = "31"
+	warn  = "33"
+	moves = "36"
+	dim   = "2"
+)
+
+// row adds one row of plain texts or cells.
+func (t *table) row(columns ...any) {
+	var row []cell
+	for _, c := range columns {
+		one, ok := c.(cell)
+		if !ok {
+			one = cell{text: c.(string)}
+		}
+		if one.text == "" {
+			one.text = "-"
+		}
+		one.text = printable(one.text)
+		row = append(row, one)
+	}
+	t.rows = append(t.rows, row)
+}
+
+// say ends the rows so far and adds a line of its own.
+func (t *table) say(sentence string) {
+	t.flush()
+	t.out.WriteString(printable(sentence))
+	t.out.WriteByte('\n')
+}
+
+// flush writes the rows in columns, two blanks apart.
+func (t *table) flush() {
+	var widths []int
+	for _, row := range t.rows {
+		for i, c := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(c.text))
+		}
+	}
+	for _, row := range t.rows {
+		for i, c := range row {
+			t.out.WriteString(c.paint(t.colour))
+			if i < len(row)-1 {
+				t.out.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text)+2))
+			}
+		}
+		t.out.WriteByte('\n')
+	}
+	t.rows = nil
+}
+
+// String returns everything so far.
+func (t *table) String() string {
+	t.flush()
+	return t.out.String()
+}
+
+func (c cell) paint(colour bool) string {
+	if !colour || c.hue == "" {
+		return c.text
+	}
+	return "\x1b[" + c.hue + "m" + c.text + "\x1b[0m"
+}
+
+// printable takes away what could steer a terminal: names and details come from strangers.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return '�'
+		}
+		return r
+	}, text)
+}
+
+// oneLine joins lines by blanks.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// statusCell colours a status: what can be called, what moves, what can't be.
+func statusCell(s eider.Status, doubt eider.Suspicion) cell {
+	hue := bad
+	switch {
+	case s == eider.Up && doubt == 0:
+		hue = good
+	case s == eider.Up:
+		hue = warn
+	case s == eider.Starting || s == eider.Draining:
+		hue = moves
+	case s == eider.Left:
+		hue = dim
+	}
+	return cell{s.String(), hue}
+}
+
+func (a *app) writeJSON(v any, indent bool) error {
+	var text strings.Builder
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	if indent {
+		enc.SetIndent("", "  ")
+	}
+	if err := enc.Encode(v); err != nil {
+		return &exit{exitFailure, err}
+	}
+	return a.print(text.String())
+}
