@@ -1,0 +1,297 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/registry"
+)
+
+// Serve serves srv until ctx ends, and then drains it. It returns when nothing is in flight any more
+// and the registry knows, or at the latest Grace − 1s after ctx has ended.
+//
+// It listens, serves, registers, in this order, so that nobody is sent to a closed port. ctx may end at any
+// time, also during start: an instance that hasn't registered by then never will. The usual ctx is that
+// of signal.NotifyContext. From then on Serve hears signals itself: a further SIGTERM changes nothing, a
+// second SIGINT ends it at once.
+//
+// srv is Serve's until it returns: its Handler, ConnState, ConnContext and TLSNextProto are wrapped, its
+// RegisterOnShutdown functions run at the end. It serves TLS if srv.TLSConfig has certificates. Don't call
+// its Shutdown; end ctx.
+//
+// The error is for what kept it from serving: a Config that doesn't hold (eider.Invalid, every fault at
+// once), a port that is taken, a registration that breaks a bound, a listener that failed. Losses while
+// leaving aren't errors: they are in the [Report], whose Exit is meant for os.Exit.
+func Serve(ctx context.Context, srv *http.Server, cfg Config) (Report, error) {
+	var reg registrar
+	if cfg.Registry != nil {
+		reg = handle{cfg.Registry}
+	}
+	return serve(ctx, srv, cfg, reg)
+}
+
+// drainer is one run of Serve.
+type drainer struct {
+	set    settings
+	srv    *http.Server
+	next   http.Handler // the user's
+	log    *slog.Logger
+	base   time.Time
+	book   book
+	tally  tally
+	ln     *listener
+	goaway *http.Server // see shadow
+	reg    registrar    // nil: none
+
+	listing listing // nil until registered; written before ident
+	ident   atomic.Pointer[identity]
+	up      bool // the registry was told UP
+
+	leave   atomic.Pointer[leave]
+	started chan struct{} // closed at the leave
+	barred  atomic.Bool   // the pause has ended
+
+	served chan error // the server's accept loop has ended
+	ended  bool       // and it has been heard
+}
+
+// leave is the moment of the leave.
+type leave struct {
+	at          time.Duration // by the drain's clock
+	incarnation string        // "" without a registry
+}
+
+func serve(ctx context.Context, srv *http.Server, cfg Config, reg registrar) (Report, error) {
+	set, err := cfg.resolve(srv)
+	if err != nil {
+		if cfg.Listener != nil {
+			cfg.Listener.Close()
+		}
+		return Report{}, err
+	}
+	d := &drainer{set: set, srv: srv, reg: reg, log: set.Logger, base: time.Now(),
+		started: make(chan struct{}), served: make(chan error, 1)}
+	d.book = book{d: d, conns: make(map[*conn]struct{}), changed: make(chan struct{}, 1)}
+	d.tally.d = d
+	if ctx.Err() != nil { // it ended during start: nobody knows of this process, and nobody will (D14)
+		if set.Listener != nil {
+			set.Listener.Close()
+		}
+		return Report{Service: set.Service, EndedBy: ByNoCallers}, nil
+	}
+	if err := d.listen(); err != nil {
+		return Report{}, err
+	}
+	d.takeOver()
+	go func() { d.served <- d.run() }()
+	if err := d.register(ctx); err != nil {
+		d.abandon()
+		return Report{}, err
+	}
+	err = d.stay(ctx)
+	return d.depart(ctx), err
+}
+
+func (d *drainer) op(what string) string {
+	return strings.TrimSpace("drain " + d.set.Service + ": " + what)
+}
+
+func (d *drainer) listen() error {
+	ln := d.set.Listener
+	if ln == nil {
+		addr := d.srv.Addr
+		if addr == "" {
+			addr = ":http"
+			if d.set.tls {
+				addr = ":https"
+			}
+		}
+		var err error
+		if ln, err = net.Listen("tcp", addr); err != nil {
+			return eider.Errorf(eider.Unavailable, d.op("listen"), "%w; is another process serving there? Set the server's Addr, or Config.Listener", err)
+		}
+	}
+	d.ln = &listener{Listener: ln, book: &d.book}
+	return nil
+}
+
+// takeOver puts the drain around the server's hooks.
+func (d *drainer) takeOver() {
+	srv := d.srv
+	if d.next = srv.Handler; d.next == nil {
+		d.next = http.DefaultServeMux
+	}
+	srv.Handler = d
+	noted := srv.ConnState
+	srv.ConnState = func(nc net.Conn, s http.ConnState) {
+		d.book.note(nc, s)
+		if noted != nil {
+			noted(nc, s)
+		}
+	}
+	inner := srv.ConnContext
+	srv.ConnContext = func(ctx context.Context, nc net.Conn) context.Context {
+		if inner != nil {
+			ctx = inner(ctx, nc)
+		}
+		if c, ok := below(nc); ok {
+			ctx = context.WithValue(ctx, connKey{}, c)
+		}
+		return ctx
+	}
+	d.goaway = shadow(srv)
+}
+
+func (d *drainer) run() error {
+	if d.set.tls {
+		return d.srv.ServeTLS(d.ln, "", "")
+	}
+	return d.srv.Serve(d.ln)
+}
+
+// register lists the instance, unless ctx has ended: a stop forbids it (D14).
+func (d *drainer) register(ctx context.Context) error {
+	if d.reg == nil || ctx.Err() != nil {
+		return nil
+	}
+	r := registry.Registration{Service: d.set.Service, ID: d.set.ID, Address: advertised(d.set.Address, d.ln.Addr()),
+		Ports: d.set.Ports, Zone: d.set.Zone, Metadata: d.set.Metadata, Status: eider.Up}
+	if d.set.Ready != nil {
+		r.Status = eider.Starting
+	}
+	l, err := d.reg.register(r)
+	if err != nil {
+		return err
+	}
+	d.listing, d.up = l, r.Status == eider.Up
+	d.learn()
+	return nil
+}
+
+// advertised completes an address with the listener's port, and leaves a missing host to the registry
+// handle, which knows by which interface it is reached.
+func advertised(address string, ln net.Addr) string {
+	lnHost, lnPort, err := net.SplitHostPort(ln.String())
+	if err != nil {
+		return address // a Unix socket: what is set is all there is
+	}
+	if address == "" {
+		return net.JoinHostPort(lnHost, lnPort)
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return net.JoinHostPort(strings.Trim(address, "[]"), lnPort)
+	}
+	if port == "" || port == "0" {
+		port = lnPort
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// stay serves until ctx ends or the server does, which is an error.
+func (d *drainer) stay(ctx context.Context) error {
+	watching, stop := context.WithCancel(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		d.watch(watching)
+	}()
+	defer func() { stop(); await(watched, time.Second) }()
+	ready := d.set.Ready
+	if d.up {
+		ready = nil
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-d.served:
+			d.ended = true
+			return eider.Errorf(eider.Unavailable, d.op("serve"), "the server stopped serving by itself: %w", err)
+		case <-ready:
+			if ready = nil; d.listing == nil || ctx.Err() != nil {
+				continue
+			}
+			d.up = true
+			if err := d.listing.SetStatus(eider.Up); err != nil {
+				d.log.Error("the registry can't be told that this instance is UP", "service", d.set.Service, "err", err)
+			}
+		}
+	}
+}
+
+// watch follows the listing: who this process is, and whether a drain would fit into the grace.
+func (d *drainer) watch(ctx context.Context) {
+	if d.listing == nil {
+		return
+	}
+	var warned time.Duration
+	for s := range d.listing.Watch(ctx) {
+		d.learn()
+		if room := d.set.room.Worst(); s.Bound > room && s.Bound != warned {
+			warned = s.Bound
+			d.log.Warn("a drain begun now may be cut short: callers may need longer to let go than the grace allows",
+				"service", d.set.Service, "id", s.As.ID, "bound", s.Bound, "room", d.set.room.String())
+		}
+	}
+}
+
+// abandon takes down what nobody was told of.
+func (d *drainer) abandon() {
+	d.srv.Close()
+	if !d.ended {
+		await(d.served, time.Second)
+	}
+}
+
+// await waits for what should be over in no time, but not for ever.
+func await[T any](done <-chan T, limit time.Duration) bool {
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	select {
+	case <-done:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// errNoListener is what the shadow's listener answers.
+var errNoListener = errors.New("drain: no listener")
+
+// shadow gives the server's HTTP/2 connections a GOAWAY switch of their own. Shutdown alone sends GOAWAY
+// to idle ones, but it also makes net/http drop requests that arrive on HTTP/1 connections (D1). Its
+// HTTP/2 side listens to the Shutdown of the server that it was set up for, so it is set up for another
+// server, which never serves, and handed to the real one: the other's Shutdown is the switch. nil when
+// the user brought an HTTP/2 of their own, or none: then the real Shutdown does it, last of all.
+func shadow(srv *http.Server) *http.Server {
+	if _, own := srv.TLSNextProto["h2"]; own || srv.TLSNextProto != nil && srv.Protocols == nil {
+		return nil
+	}
+	s := &http.Server{Protocols: srv.Protocols, HTTP2: srv.HTTP2, ReadTimeout: srv.ReadTimeout, IdleTimeout: srv.IdleTimeout, ErrorLog: srv.ErrorLog}
+	if srv.TLSConfig != nil {
+		s.TLSConfig = srv.TLSConfig.Clone()
+		s.TLSConfig.NextProtos = append([]string{"h2"}, s.TLSConfig.NextProtos...) // else it isn't set up at all
+	}
+	if err := s.Serve(noListener{}); !errors.Is(err, errNoListener) || len(s.TLSNextProto) == 0 {
+		return nil // the real server will say what is wrong
+	}
+	maps.Copy(s.TLSNextProto, srv.TLSNextProto) // protocols of the user's own
+	srv.TLSNextProto = s.TLSNextProto
+	return s
+}
+
+// noListener never accepts.
+type noListener struct{}
+
+func (noListener) Accept() (net.Conn, error) { return nil, errNoListener }
+func (noListener) Close() error              { return nil }
+func (noListener) Addr() net.Addr            { return &net.TCPAddr{} }

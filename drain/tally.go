@@ -1,0 +1,112 @@
+package drain
+
+import (
+	"maps"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// tally gathers what the report tells. Nothing is counted before the leave.
+type tally struct {
+	d  *drainer
+	mu sync.Mutex
+	r  Report // the counted part of it
+}
+
+func (t *tally) arrived(x *exchange) {
+	caller := clean(x.caller)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.r.ServedAfterLeave++
+	if t.r.ServedBy == nil {
+		t.r.ServedBy = make(map[string]int)
+	}
+	if _, known := t.r.ServedBy[caller]; !known && len(t.r.ServedBy) >= MaxNamed {
+		caller = OtherCallers
+	}
+	t.r.ServedBy[caller]++
+}
+
+func (t *tally) misdirect() {
+	if t.d.leave.Load() == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.r.Misdirected++
+}
+
+func (t *tally) unanswered(x *exchange) {
+	t.name(x, &t.r.UnansweredCount, &t.r.Unanswered)
+}
+
+// name puts a request into one of the report's lists, once.
+func (t *tally) name(x *exchange, count *int, list *[]Request) {
+	if x.named.Swap(true) {
+		return
+	}
+	r := t.d.describe(x)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	*count++
+	if len(*list) < MaxNamed {
+		*list = append(*list, r)
+	}
+}
+
+func (t *tally) closed(state http.ConnState) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if state == http.StateNew {
+		t.r.SilentClosed++
+	} else {
+		t.r.IdleClosed++
+	}
+}
+
+func (t *tally) forced(conns int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.r.ForceClosed += conns
+}
+
+// into adds what was counted to a report that has the rest.
+func (t *tally) into(r Report) Report {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.r
+	r.ServedAfterLeave, r.Misdirected = c.ServedAfterLeave, c.Misdirected
+	r.ServedBy = maps.Clone(c.ServedBy) // handlers that overran may go on counting
+	r.Cut, r.CutCount = c.Cut, c.CutCount
+	r.Overran, r.OverranCount = c.Overran, c.OverranCount
+	r.Unanswered, r.UnansweredCount = c.Unanswered, c.UnansweredCount
+	r.SilentClosed, r.IdleClosed, r.ForceClosed = c.SilentClosed, c.IdleClosed, c.ForceClosed
+	return r
+}
+
+func (d *drainer) describe(x *exchange) Request {
+	out := Request{Method: clean(x.method), Path: clean(x.path), Caller: clean(x.caller),
+		Remote: x.remote, Before: x.began == 0, Stream: x.stream.Load()}
+	began := x.began
+	if l := d.leave.Load(); out.Before && l != nil {
+		began = l.at
+	}
+	out.Ran = max(d.now()-began, 0)
+	return out
+}
+
+// clean makes a stranger's text fit for a log: at most 128 bytes, nothing that isn't printable ASCII.
+func clean(s string) string {
+	s = s[:min(len(s), 128)]
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// now is the drain's clock: monotonic, from its start, never 0.
+func (d *drainer) now() time.Duration { return time.Since(d.base) + 1 }
