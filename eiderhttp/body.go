@@ -1,0 +1,133 @@
+package eiderhttp
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"reflect"
+	"sync"
+)
+
+// body is a request's body over several tries. net/http closes a body with every failed try; one that nobody has
+// read from is as good as new, so closing is put off until it is known that no other try needs it.
+type body struct {
+	src   io.ReadCloser
+	again func() (io.ReadCloser, error) // Request.GetBody
+	lent  bool                          // src is given out as it is, unwatched: only again makes another
+	next  io.ReadCloser                 // made by again, for the next try
+
+	mu     sync.Mutex // the transport reads and closes in a goroutine of its own
+	read   bool       // src was read from
+	failed error      // what reading src ended with, if not io.EOF
+	closed bool       // src was closed by a try
+	handed bool       // no other try will come: closing closes
+}
+
+// newBody returns nil for a request without a body; every method works on nil.
+func newBody(req *http.Request) *body {
+	if req.Body == nil || req.Body == http.NoBody {
+		return nil
+	}
+	return &body{src: req.Body, again: req.GetBody, lent: req.GetBody != nil && inMemory(req.Body)}
+}
+
+// take returns the body for a try, nil for none.
+func (b *body) take() io.ReadCloser {
+	switch {
+	case b == nil:
+		return nil
+	case b.next != nil:
+		next := b.next
+		b.next = nil
+		return next
+	case b.lent:
+		return b.src // net/http sends what it knows to be in memory together with the header; a wrapper would hide it
+	}
+	return (*watchedBody)(b)
+}
+
+// rewind makes the body ready for another try; false if it can't be.
+func (b *body) rewind() bool {
+	if b == nil {
+		return true
+	}
+	if !b.lent {
+		b.mu.Lock()
+		intact := !b.read
+		b.mu.Unlock()
+		if intact {
+			return true
+		}
+	}
+	if b.again == nil {
+		return false
+	}
+	next, err := b.again()
+	b.next = next
+	return err == nil
+}
+
+// err returns what reading the body failed with: the caller's fault, not the instance's.
+func (b *body) err() error {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failed
+}
+
+// handOver says that no other try comes: a close that was put off is made up for.
+func (b *body) handOver() {
+	if b == nil {
+		return
+	}
+	if b.next != nil {
+		b.next.Close()
+		b.next = nil
+	}
+	if b.lent {
+		return
+	}
+	b.mu.Lock()
+	due := b.closed && !b.handed
+	b.handed = true
+	b.mu.Unlock()
+	if due {
+		b.src.Close()
+	}
+}
+
+// watchedBody is src as a try sees it.
+type watchedBody body
+
+func (w *watchedBody) Read(p []byte) (int, error) {
+	w.mu.Lock()
+	w.read = true
+	w.mu.Unlock()
+	n, err := w.src.Read(p)
+	if err != nil && err != io.EOF {
+		w.mu.Lock()
+		if !w.closed {
+			w.failed = err
+		}
+		w.mu.Unlock()
+	}
+	return n, err
+}
+
+func (w *watchedBody) Close() error {
+	w.mu.Lock()
+	due := w.handed || w.read && !w.closed
+	w.closed = true
+	w.mu.Unlock()
+	if due {
+		return w.src.Close()
+	}
+	return nil
+}
+
+// inMemory tells whether a body is what http.NewRequest makes of a bytes.Reader, bytes.Buffer or strings.Reader.
+func inMemory(rc io.ReadCloser) bool { return reflect.TypeOf(rc) == nopCloser }
+
+var nopCloser = reflect.TypeOf(io.NopCloser(new(bytes.Reader)))

@@ -1,0 +1,131 @@
+package eiderhttp
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/retry"
+	"github.com/eiderhq/eider/roster"
+)
+
+// service is one followed service: who can be called, and how often a call may be tried again.
+type service struct {
+	t      *Transport
+	name   string
+	roster *roster.Roster
+	budget retry.Budget
+	warm   atomic.Bool // a view has come: picks no longer wait
+}
+
+// take picks an instance, bounding the wait for the first view.
+func (s *service) take(ctx context.Context, not *roster.Excluded) (roster.Choice, error) {
+	if s.warm.Load() {
+		return s.roster.Take(ctx, not)
+	}
+	limit := orDefault(s.t.ViewTimeout, 10*time.Second)
+	first, cancel := bounded(ctx, limit)
+	defer cancel()
+	choice, err := s.roster.Take(first, not)
+	if err == nil {
+		s.warm.Store(true)
+		return choice, nil
+	}
+	if first.Err() != nil && ctx.Err() == nil {
+		err = eider.Errorf(eider.Unavailable, "", "no view of %s came within %v: is the registry running where Registry looks for it? (%w)", s.name, limit, err)
+	}
+	return choice, err
+}
+
+// send sends the request, and elsewhere if that failed in a way that allows it. The first try is all that nearly
+// every request needs, so nothing is set up for others before it has failed.
+func (s *service) send(req *http.Request, port string) (*http.Response, error) {
+	ctx, now := req.Context(), time.Now()
+	if err := ctx.Err(); err != nil {
+		return nil, abandon(req, &eider.Error{Kind: eider.Unavailable, Err: err})
+	}
+	s.budget.Attempt(now)
+	choice, err := s.take(ctx, nil)
+	if err != nil {
+		return nil, abandon(req, err)
+	}
+	body := newBody(req)
+	resp, flt := s.try(req, body, port, choice, now)
+	if flt == nil {
+		body.handOver()
+		return resp, nil
+	}
+	c := &call{service: s, req: req, body: body, port: port}
+	return c.again(flt)
+}
+
+// call is a request whose first try has failed.
+type call struct {
+	*service
+	req   *http.Request
+	body  *body
+	port  string
+	not   roster.Excluded // who was tried: another is better, whatever happened
+	tried []attempt
+}
+
+// again tries until there is an answer, or a reason to stop.
+func (c *call) again(flt *fault) (*http.Response, error) {
+	for {
+		choice, why := c.next(flt)
+		if why != nil {
+			return c.end(flt, why)
+		}
+		flt.discard()
+		var resp *http.Response
+		resp, flt = c.try(c.req, c.body, c.port, choice, time.Now())
+		if flt == nil {
+			c.body.handOver()
+			return resp, nil
+		}
+	}
+}
+
+// next records a failed try and picks who is tried next; the error says why nobody is.
+func (c *call) next(flt *fault) (choice roster.Choice, why error) {
+	c.tried = append(c.tried, flt.attempt)
+	c.t.counts[flt.cause].Add(1)
+	switch {
+	case flt.allows == nobody:
+		return choice, errFinal
+	case flt.allows == repeatable && !c.t.repeatable(c.req):
+		return choice, errNotRepeatable
+	case len(c.tried) >= c.t.tries():
+		return choice, errTries
+	case !c.body.rewind():
+		return choice, errBody
+	case flt.costs && !c.budget.Allow(time.Now()):
+		return choice, errBudget
+	}
+	c.not.Add(flt.instance.Incarnation)
+	choice, err := c.take(c.req.Context(), &c.not)
+	if err != nil && flt.fresh && eider.KindOf(err) == eider.NoInstance {
+		// Nobody else is there, and it was a connection that failed, not the instance: it gets a new one.
+		flt.in.closeIdle()
+		choice, err = c.take(c.req.Context(), nil)
+	}
+	if err != nil && c.req.Context().Err() == nil {
+		return choice, errAlone
+	}
+	return choice, err
+}
+
+// end gives the caller what there is: an answer that no other instance could better, or an error that names every try.
+func (c *call) end(flt *fault, why error) (*http.Response, error) {
+	c.body.handOver()
+	if flt.answer != nil {
+		return flt.answer, nil
+	}
+	if errors.Is(why, errFinal) && len(c.tried) == 1 {
+		return nil, failure(c.req, flt.kind, flt.attempt)
+	}
+	return nil, failure(c.req, flt.kind, &tries{list: c.tried, why: why})
+}

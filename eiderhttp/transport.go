@@ -1,0 +1,236 @@
+package eiderhttp
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/registry"
+	"github.com/eiderhq/eider/retry"
+	"github.com/eiderhq/eider/roster"
+)
+
+// Transport is an http.RoundTripper that calls services by name. Only Registry must be set. It must not be copied
+// or changed after its first use; its methods may be called from any goroutine.
+type Transport struct {
+	// Registry tells who serves what. It must stay open while the Transport is in use, and is not closed by it.
+	Registry *registry.Registry
+
+	// Base is the pattern of every instance's own http.Transport, cloned at the first request: TLS, HTTP/2, sizes,
+	// dialers. nil means HTTP/1 and, over TLS, HTTP/2, with 90s of IdleConnTimeout. Its Proxy isn't used:
+	// instances are called directly. MaxIdleConnsPerHost 0 means 100, since a pool here is one instance's.
+	Base *http.Transport
+
+	// Wrap is put around the http.Transport of each instance, hence around each try: tracing, metrics. It must not
+	// retry, and must hand on the request's context. nil means none.
+	Wrap func(http.RoundTripper) http.RoundTripper
+
+	ConnectTimeout time.Duration // 0 means 1s; below 0 none. Bounds the dial, and TLS unless Base.TLSHandshakeTimeout does
+	HeaderTimeout  time.Duration // 0 means Base.ResponseHeaderTimeout, else 30s; below 0 none. From the request written to the answer's header
+	TryTimeout     time.Duration // 0 means none. Bounds one try from the pick to the answer's header, whatever else does
+	ViewTimeout    time.Duration // 0 means 10s; below 0 none. How long a request waits for the first view of its service
+	Tries          int           // 0 means 3; 1 means no retries. In all, per request
+	Slow           time.Duration // 0 means 1s. The caller's deadline counts against an instance that had at least this
+
+	// RetryRatio is the share of first attempts of the last 10 s, per service, that may be retried where the table
+	// above says so. 0 means 0.2, and 10 a second in any case; below 0 means none.
+	RetryRatio float64
+
+	// Repeatable tells which requests may be sent again after a failure that may have been processed. nil means
+	// idempotent by RFC 9110 or with an Idempotency-Key.
+	Repeatable func(*http.Request) bool
+
+	// Services tells which hosts are services. nil means every host that can be one; if Unknown is set, every one
+	// without a dot.
+	Services func(host string) bool
+
+	// Unknown takes the requests whose host is no service, as they are, as http.DefaultTransport would. nil makes
+	// them fail with a sentence, the safe choice: what is meant for a service that isn't there never goes to
+	// whoever has the name in DNS.
+	Unknown http.RoundTripper
+
+	once    sync.Once
+	pattern *http.Transport // of every instance's transport
+	caller  []string        // the Eider-Caller header
+	counts  [causes]atomic.Uint64
+
+	mu       sync.Mutex                          // guards closed, and writing services
+	services atomic.Pointer[map[string]*service] // copied on write
+	closed   bool
+
+	instancesMu sync.Mutex
+	instances   map[*instance]struct{}
+}
+
+// MaxServices bounds the services that one Transport follows: each is a subscription that drains wait for. Whoever
+// builds hosts from a stranger's words must bound them by Services.
+const MaxServices = 1000
+
+var errNoRegistry = errors.New("Transport.Registry is nil: set it to registry.Open(registry.Config{})")
+
+// RoundTrip sends the request to an instance of the service that its host names. Its errors are of the kind
+// eider.Invalid (the host), eider.NoInstance (nobody of it can be called), eider.Unavailable (who was tried
+// failed; the error names them all), eider.Limited ([MaxServices]) or eider.Closed, and wrap their cause.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	to, err := t.route(req)
+	if err != nil {
+		return nil, abandon(req, err)
+	}
+	if to == (target{}) {
+		return t.Unknown.RoundTrip(req)
+	}
+	svc, err := t.service(to.service)
+	if err != nil {
+		return nil, abandon(req, err)
+	}
+	return svc.send(req, to.port)
+}
+
+// route returns the service that a request is for, the zero target if it is for Unknown.
+func (t *Transport) route(req *http.Request) (target, error) {
+	if req.URL == nil {
+		return target{}, &eider.Error{Kind: eider.Invalid, Err: errors.New("the request has no URL")}
+	}
+	to, why := parseTarget(req.URL.Scheme, req.URL.Host)
+	switch {
+	case why == nil && t.isService(to.service):
+		return to, nil
+	case t.Unknown != nil:
+		return target{}, nil
+	case why == nil:
+		why = errors.New("Transport.Services says that it is no service, and Transport.Unknown is not set")
+	}
+	return target{}, &eider.Error{Kind: eider.Invalid, Err: why}
+}
+
+func (t *Transport) isService(name string) bool {
+	if t.Services != nil {
+		return t.Services(name)
+	}
+	return t.Unknown == nil || !dotted(name)
+}
+
+// service returns the followed service, following it from now on if it is new.
+func (t *Transport) service(name string) (*service, error) {
+	if all := t.services.Load(); all != nil {
+		if svc := (*all)[name]; svc != nil {
+			return svc, nil
+		}
+	}
+	if t.Registry == nil {
+		return nil, &eider.Error{Kind: eider.Invalid, Err: errNoRegistry}
+	}
+	t.once.Do(func() { t.pattern, t.caller = t.newPattern(), []string{t.Registry.Caller()} })
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil, &eider.Error{Kind: eider.Closed, Err: errors.New("the Transport is closed")}
+	}
+	next := make(map[string]*service)
+	if all := t.services.Load(); all != nil {
+		for known, svc := range *all {
+			next[known] = svc
+		}
+	}
+	if svc := next[name]; svc != nil {
+		return svc, nil
+	}
+	if len(next) >= MaxServices {
+		return nil, eider.Errorf(eider.Limited, "", "this Transport already follows %d services, the most it does; bound its hosts by Transport.Services", MaxServices)
+	}
+	svc := &service{t: t, name: name, budget: retry.Budget{Ratio: t.RetryRatio}}
+	svc.roster = roster.Config{Companion: svc.companion}.Follow(t.Registry, name)
+	next[name] = svc
+	t.services.Store(&next)
+	return svc, nil
+}
+
+// CloseIdleConnections closes the idle connections to all instances, and Unknown's if it can. http.Client has a
+// method of the same name that calls it.
+func (t *Transport) CloseIdleConnections() {
+	for _, in := range t.live() {
+		in.closeIdle()
+	}
+	if u, ok := t.Unknown.(interface{ CloseIdleConnections() }); ok {
+		u.CloseIdleConnections()
+	}
+}
+
+// Close ends the following of all services: drains no longer wait for this Transport. Calls in flight end by
+// themselves, new ones fail. It returns when all that it started has ended.
+func (t *Transport) Close() error {
+	t.mu.Lock()
+	t.closed = true
+	all := t.services.Swap(nil)
+	t.mu.Unlock()
+	if all == nil {
+		return nil
+	}
+	var errs []error
+	for _, svc := range *all {
+		errs = append(errs, svc.roster.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Faults returns how many tries have failed since the Transport's start, by cause.
+func (t *Transport) Faults() map[Cause]uint64 {
+	out := make(map[Cause]uint64, causes)
+	for c := range t.counts {
+		if n := t.counts[c].Load(); n > 0 {
+			out[Cause(c)] = n
+		}
+	}
+	return out
+}
+
+func (t *Transport) live() []*instance {
+	t.instancesMu.Lock()
+	defer t.instancesMu.Unlock()
+	out := make([]*instance, 0, len(t.instances))
+	for in := range t.instances {
+		out = append(out, in)
+	}
+	return out
+}
+
+func (t *Transport) tries() int {
+	if t.Tries > 0 {
+		return t.Tries
+	}
+	return 3
+}
+
+// repeatable tells whether a request may be sent again though it may have been processed.
+func (t *Transport) repeatable(req *http.Request) bool {
+	if t.Repeatable != nil {
+		return t.Repeatable(req)
+	}
+	switch req.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
+		return true
+	}
+	return len(req.Header["Idempotency-Key"]) > 0 || len(req.Header["X-Idempotency-Key"]) > 0
+}
+
+func (t *Transport) slow() time.Duration { return orDefault(t.Slow, time.Second) }
+
+// orDefault returns d, the default if d is 0, and 0 (none) if d is below.
+func orDefault(d, def time.Duration) time.Duration {
+	if d == 0 {
+		return def
+	}
+	return max(d, 0)
+}
+
+// bounded is context.WithTimeout for a timeout that may be none.
+func bounded(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if d == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, d)
+}

@@ -1,0 +1,250 @@
+package eiderhttp
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/roster"
+)
+
+// try is one request to one instance, from the pick until its answer's body has ended. It is the request's context
+// too (so that dials and attempts find it) and the answer's body: one allocation for all.
+type try struct {
+	context.Context // the caller's
+	in              *instance
+	begun           time.Time
+	url             url.URL
+	trace           httptrace.ClientTrace
+	cancel          context.CancelCauseFunc // nil unless TryTimeout is set or HTTP/2 may be spoken
+	timer           *time.Timer             // nil unless TryTimeout is set
+	hangUp          <-chan struct{}         // Request.Cancel, which http.Client.Timeout still uses
+	answer          answer
+
+	choice   roster.Choice
+	ended    atomic.Bool
+	dialed   atomic.Bool // a connection was dialled for it
+	timedOut atomic.Bool // by TryTimeout
+	bodied   bool        // it was sent with a body, if only an empty one
+
+	mu       sync.Mutex // guards what follows, which net/http's hooks write
+	attempts int        // that net/http began
+	got      int        // connections that it was given
+	silent   bool       // net/http wanted to send it again by itself
+	conn     *conn      // the first one, nil if it isn't ours
+	written  int64      // what had been written to it before
+}
+
+type tryKey struct{}
+
+func tryOf(ctx context.Context) *try {
+	y, _ := ctx.Value(tryKey{}).(*try)
+	return y
+}
+
+func (y *try) Value(key any) any {
+	if key == (tryKey{}) {
+		return y
+	}
+	return y.Context.Value(key)
+}
+
+var (
+	errTryTimeout = errors.New("no answer within TryTimeout")
+	errTryEnded   = errors.New("the answer has been read")
+)
+
+// try sends a request to the chosen instance.
+func (s *service) try(req *http.Request, body *body, port string, choice roster.Choice, now time.Time) (*http.Response, *fault) {
+	in := choice.Companion().(*instance)
+	y := &try{Context: req.Context(), in: in, choice: choice, begun: now, hangUp: req.Cancel}
+	in.inFlight.Add(1)
+	rt := in.transport()
+	logical := in.logical(port)
+	if logical == "" {
+		return nil, y.fail(y.noPort(port))
+	}
+	resp, err := rt.RoundTrip(y.request(req, body, logical))
+	if y.timer != nil {
+		y.timer.Stop()
+	}
+	if err != nil {
+		return nil, y.fail(y.judge(err, body))
+	}
+	return y.answered(req, resp)
+}
+
+// request returns the request as this instance gets it; the caller's own is left as it is.
+func (y *try) request(req *http.Request, body *body, logical string) *http.Request {
+	t, ctx := y.in.t, context.Context(y)
+	y.url = *req.URL
+	y.url.Scheme = strings.ToLower(req.URL.Scheme)
+	y.url.Host = logical
+	y.trace.GotConn = y.gotConn
+	y.trace.WroteRequest = y.wrote
+	if t.TryTimeout > 0 || t.speaksHTTP2(y.url.Scheme) {
+		ctx, y.cancel = context.WithCancelCause(ctx)
+	}
+	if t.TryTimeout > 0 {
+		y.timer = time.AfterFunc(t.TryTimeout, func() {
+			y.timedOut.Store(true)
+			y.cancel(errTryTimeout)
+		})
+	}
+	out := req.WithContext(httptrace.WithClientTrace(ctx, &y.trace))
+	out.URL = &y.url
+	if out.Host == "" || strings.EqualFold(out.Host, req.URL.Host) {
+		out.Host = y.in.service
+	}
+	out.Header = make(http.Header, len(req.Header)+2)
+	for name, values := range req.Header {
+		out.Header[name] = values
+	}
+	out.Header["Eider-Caller"] = t.caller
+	out.Header["Eider-To"] = y.in.to
+	out.GetBody = nil // net/http is not to repeat what it has begun to send
+	if body != nil {
+		out.Body, y.bodied = body.take(), true
+	} else if y.in.talksHTTP2.Load() && !t.repeatable(req) {
+		// net/http's HTTP/2 repeats a request without a body by itself and doesn't say after what: it takes
+		// PROTOCOL_ERROR for unprocessed, which proxies send after having passed a request on. With an empty
+		// body, which is the same to the peer, it hands out the error instead.
+		out.Body, y.bodied = emptyBody{}, true
+	}
+	return out
+}
+
+// mayAttempt counts an attempt by net/http; false for one that would send again.
+func (y *try) mayAttempt() bool {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if y.attempts++; y.got > 0 || y.attempts > 8 {
+		y.silent = true
+		return false
+	}
+	return true
+}
+
+// gotConn is httptrace's GotConn. A second connection means that HTTP/2 sends again by itself; it looks at the
+// context once more before it writes.
+func (y *try) gotConn(info httptrace.GotConnInfo) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if y.got++; y.got > 1 {
+		y.silent = true
+		if y.cancel != nil {
+			y.cancel(errSilent)
+		}
+		return
+	}
+	var raw net.Conn = info.Conn
+	if secure, ok := raw.(*tls.Conn); ok {
+		raw = secure.NetConn()
+		if !info.Reused && secure.ConnectionState().NegotiatedProtocol == "h2" {
+			y.in.talksHTTP2.Store(true)
+		}
+	} else if !info.Reused && y.in.t.speaksHTTP2("http") {
+		y.in.talksHTTP2.Store(true)
+	}
+	if y.conn, _ = raw.(*conn); y.conn != nil {
+		y.written = y.conn.written.Load()
+	}
+}
+
+// wrote is httptrace's WroteRequest. It may come after the answer, even after the end.
+func (y *try) wrote(info httptrace.WroteRequestInfo) {
+	if info.Err == nil {
+		y.choice.Wrote()
+	}
+}
+
+// answered takes the header of an answer.
+func (y *try) answered(req *http.Request, resp *http.Response) (*http.Response, *fault) {
+	// Here and not at the first byte: the header follows at once, and until then the pick only holds up letting go.
+	y.choice.Answered()
+	if said := resp.Header["Eider-Leaving"]; len(said) == 1 {
+		if incarnation, err := eider.ParseIncarnation(said[0]); err == nil {
+			y.choice.Leaving(incarnation)
+		}
+	}
+	resp.Request = req
+	y.answer = answer{ReadCloser: resp.Body, y: y, verdict: roster.Success}
+	var flt *fault
+	if resp.StatusCode == http.StatusMisdirectedRequest {
+		y.answer.verdict = roster.Failure
+		flt = y.misdirected(resp)
+	}
+	switch rw, ok := resp.Body.(io.ReadWriteCloser); {
+	case resp.Body == nil || resp.Body == http.NoBody:
+		y.end(y.answer.verdict)
+	case ok: // 101: the connection is the caller's now, both ways
+		resp.Body = &duplex{&y.answer, rw}
+	default:
+		resp.Body = &y.answer
+	}
+	if flt != nil {
+		return nil, flt
+	}
+	return resp, nil
+}
+
+// end ends the pick, once.
+func (y *try) end(verdict roster.Outcome) {
+	if y.ended.Swap(true) {
+		return
+	}
+	y.in.exit()
+	y.choice.Done(verdict)
+	if y.cancel != nil {
+		y.cancel(errTryEnded)
+	}
+}
+
+// answer is the body of an answer: the instance is in use until it has ended.
+type answer struct {
+	io.ReadCloser
+	y       *try
+	verdict roster.Outcome
+}
+
+func (a *answer) Read(p []byte) (int, error) {
+	n, err := a.ReadCloser.Read(p)
+	switch {
+	case err == nil:
+	case err == io.EOF:
+		a.y.end(a.verdict)
+	case a.y.callerEnded() != nil:
+		a.y.end(a.y.callerVerdict())
+	default:
+		a.y.end(roster.Failure)
+	}
+	return n, err
+}
+
+func (a *answer) Close() error {
+	err := a.ReadCloser.Close()
+	a.y.end(a.verdict)
+	return err
+}
+
+// duplex is the body of an answer that switches protocols.
+type duplex struct {
+	*answer
+	io.Writer
+}
+
+// emptyBody is a body of no bytes that net/http doesn't know to be empty.
+type emptyBody struct{}
+
+func (emptyBody) Read([]byte) (int, error) { return 0, io.EOF }
+func (emptyBody) Close() error             { return nil }
