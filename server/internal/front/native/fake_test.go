@@ -19,6 +19,7 @@ type fake struct {
 	err       error // what Register, SetStatus, Leave, Left and Subscribe answer
 	view      *eider.View
 	postponed map[string]time.Duration
+	broken    []string // what should never have reached a replica
 	opened    []*fakeStream
 }
 
@@ -107,9 +108,33 @@ func (s *fakeStream) answer(format string, args ...any) error {
 }
 func (f *fake) failure() error { f.mu.Lock(); defer f.mu.Unlock(); return f.err }
 
+func (s *fakeStream) breaks(format string, args ...any) {
+	s.f.mu.Lock()
+	defer s.f.mu.Unlock()
+	s.f.broken = append(s.f.broken, fmt.Sprintf(format, args...))
+}
+
+// check holds what a stranger said of a service to what a replica may rely on.
+func (s *fakeStream) check(service string, deps []eider.Departure) {
+	if err := eider.CheckService(service); err != nil {
+		s.breaks("%v", err)
+	}
+	if len(deps) > maxDepartures {
+		s.breaks("%d departures", len(deps))
+	}
+	for _, d := range deps {
+		if eider.CheckID(d.ID) != nil || d.Service != service || d.Incarnation.Nonce == 0 {
+			s.breaks("departure %v", d)
+		}
+	}
+}
+
 type fakeAttachment struct{ *fakeStream }
 
 func (s fakeAttachment) Register(rec eider.Record, lease time.Duration) (replica.Grant, error) {
+	if err := checkRecord(&rec); err != nil {
+		s.breaks("register %s: %v", rec.Key, err)
+	}
 	err := s.answer("register %s %s %s", rec.Key, rec.Status, lease)
 	rec.Incarnation.Number = 7
 	return replica.Grant{Record: rec, Lease: 20 * time.Second, Bound: 8 * time.Second}, err
@@ -134,10 +159,13 @@ func (s fakeAttachment) Next(ctx context.Context) (replica.Notice, error) {
 type fakeWatcher struct{ *fakeStream }
 
 func (s fakeWatcher) Subscribe(service string, from eider.Cursor, letGo []eider.Departure) error {
+	s.check(service, letGo)
 	return s.answer("subscribe %s %s %d", service, from, len(letGo))
 }
 func (s fakeWatcher) Unsubscribe(service string) { s.f.note("unsubscribe %s", service) }
 func (s fakeWatcher) Ack(service string, at eider.Cursor, letGo, noAlternative []eider.Departure) {
+	s.check(service, letGo)
+	s.check(service, noAlternative)
 	s.f.note("ack %s %s %d %d", service, at, len(letGo), len(noAlternative))
 }
 func (s fakeWatcher) Doubt(d eider.Departure) { s.f.note("doubt %s", d.Key) }
