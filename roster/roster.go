@@ -4,7 +4,11 @@ package roster
 
 import (
 	"context"
-	"slices"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
 
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/registry"
@@ -14,105 +18,148 @@ import (
 type Config struct {
 	// LetGo is called when the last pick of a leaving instance has settled and before that is
 	// acknowledged: close every idle connection to it, in a way that new ones stay closed. nil if the
-	// user holds none.
+	// user holds none. Acknowledgements wait for it, views and picks don't.
 	LetGo func(eider.Instance)
 
 	// Companion makes what lives and dies with an instance in this caller: its connections, its
-	// breaker. It is called once an incarnation, before the first pick. nil means none.
+	// breaker. It is called once an incarnation, before the first pick; again if the incarnation
+	// appears at another address or comes back after it was let go of. nil means none.
 	Companion func(eider.Instance) Companion
 }
 
-// Companion lives beside one incarnation of one instance in one caller.
+// Companion lives beside one incarnation of one instance in one caller. Its methods are called one at
+// a time, Close last; the acknowledgements of the service wait for them.
 type Companion interface {
 	LetGo() // close idle connections, now and as they become idle: nobody will pick it again
 	Close() // the instance is gone, or the roster is closed; calls in flight may still end
 }
 
 // Roster is the live list of one service. Its methods may be called from any goroutine.
-type Roster struct{}
+//
+// What it picks: the less loaded of two that are UP and unsuspected, in the registry handle's zone
+// while that can carry the load; suspect ones too when less than half of all UP ones is unsuspected;
+// one that is DRAINING only when there is nobody else and it hasn't been let go of; never anything
+// else. One that has just come UP is warmed up for ten seconds. One that refused a connection or failed
+// twice in a row is left alone for a second, doubling to 30s, but never all of them.
+//
+// It loses an instance only when told that it is gone. One that is merely missing is doubted for a
+// lease and then dropped if the view is complete, and kept if it isn't or the registry is away.
+type Roster struct {
+	config  Config
+	service string
+	zone    string
+	base    time.Time // the zero of the roster's clock
+	snap    atomic.Pointer[snapshot]
+	run     runner
+
+	mu        sync.Mutex
+	members   []*member       // ordered by id
+	news      registry.Update // the last one, with the last good view
+	renounced []past
+	out       []*member // no longer in the books: to be marked, and their companions closed
+	doubts    []eider.Departure
+	told      word
+	bearing   bool // apply is making companions: the books are ahead of what can be published
+	closed    bool
+	ended     error // why no further view will come
+}
 
 // Follow begins to follow a service with the default configuration. It does no I/O.
 func Follow(reg *registry.Registry, service string) *Roster { return Config{}.Follow(reg, service) }
 
 // Follow begins to follow a service. It does no I/O; the first Pick or View does.
-func (c Config) Follow(reg *registry.Registry, service string) *Roster { panic("under construction") }
+func (c Config) Follow(reg *registry.Registry, service string) *Roster {
+	service = eider.FoldService(service)
+	return c.follow(service, reg.Zone(), func() (source, error) {
+		s, err := reg.Follow(service)
+		if err != nil {
+			return nil, err // not s: a nil pointer isn't a nil interface
+		}
+		return s, nil
+	})
+}
+
+func (c Config) follow(service, zone string, open func() (source, error)) *Roster {
+	// A clock that starts an hour ago has no time that is 0, which is used for never.
+	return &Roster{config: c, service: service, zone: zone, base: time.Now().Add(-time.Hour), run: newRunner(open)}
+}
+
+// now is the time on the roster's clock, which no step of a wall clock moves.
+func (r *Roster) now() time.Duration { return time.Since(r.base) }
+
+// Take is Pick for transports: without a closure, with instances to leave out, and with a Choice that
+// tells apart a request that is on its way from one that has arrived. It allocates nothing.
+func (r *Roster) Take(ctx context.Context, not *Excluded) (Choice, error) {
+	for {
+		s := r.snap.Load()
+		if s == nil {
+			if err := r.await(ctx); err != nil {
+				return Choice{}, err
+			}
+			continue
+		}
+		e, trial := s.choose(r, not)
+		if e == nil {
+			return Choice{}, s.nobody(not)
+		}
+		round := e.m.round.Load()
+		ok, empty := e.m.enter()
+		if ok {
+			return Choice{r: r, m: e.m, in: e.in, trial: trial, round: round}, nil
+		}
+		if empty {
+			r.wake()
+		}
+	}
+}
 
 // Pick chooses an instance: least loaded of two. It waits for the first view, until ctx ends. Call
 // done when the call has ended, with its error if it failed; until then the instance counts as in use
 // here and isn't let go of.
+//
+// The error decides what the roster learns: nothing if ctx was cancelled, or ran out within a second
+// of the pick; a refusal if it is ECONNREFUSED; else a failure. An error that only the answer's
+// content has caused isn't the instance's: don't pass it.
 func (r *Roster) Pick(ctx context.Context) (in eider.Instance, done func(*error), err error) {
-	panic("under construction")
-}
-
-// Take is Pick for transports: without a closure, with instances to leave out, and with a Choice that
-// tells apart a request that is on its way from one that has arrived.
-func (r *Roster) Take(ctx context.Context, not *Excluded) (Choice, error) {
-	panic("under construction")
-}
-
-// Excluded are the incarnations that one request has already tried. The zero value is empty; up to
-// eight cost no allocation.
-type Excluded struct {
-	few  [8]uint64 // nonces
-	n    int
-	more []uint64
-}
-
-// Add leaves an incarnation out from now on.
-func (x *Excluded) Add(in eider.Incarnation) {
-	switch {
-	case x.Has(in):
-	case x.n < len(x.few):
-		x.few[x.n] = in.Nonce
-		x.n++
-	default:
-		x.more = append(x.more, in.Nonce)
+	choice, err := r.Take(ctx, nil)
+	if err != nil {
+		return eider.Instance{}, func(*error) {}, err
 	}
+	c, began := &choice, r.now()
+	return *c.in, func(err *error) {
+		if err == nil || *err == nil {
+			c.Done(Success)
+			return
+		}
+		c.Done(outcome(ctx, *err, r.now()-began))
+	}, nil
 }
 
-// Has tells whether the incarnation is left out. A nil set leaves out nobody.
-func (x *Excluded) Has(in eider.Incarnation) bool {
-	return x != nil && (slices.Contains(x.few[:x.n], in.Nonce) || slices.Contains(x.more, in.Nonce))
+// outcome tells what an error shows about an instance. Whether the caller gave up is asked of ctx: its
+// cause needn't be context.Canceled. A deadline is the instance's fault only if it had time to answer.
+func outcome(ctx context.Context, err error, took time.Duration) Outcome {
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return Refusal
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) && took >= time.Second:
+		return Failure
+	case ctx.Err() != nil:
+		return Neutral
+	}
+	return Failure
 }
 
-// Len returns how many are left out.
-func (x *Excluded) Len() int { return x.n + len(x.more) }
-
-// Choice is one pick. It is a value; it must be ended by Done, exactly once.
-type Choice struct{}
-
-// Instance returns who was picked. It is shared: don't write to it.
-func (c *Choice) Instance() *eider.Instance { panic("under construction") }
-
-// Companion returns what Config.Companion made for it.
-func (c *Choice) Companion() Companion { panic("under construction") }
-
-// Wrote tells that the request is wholly written. One second later it no longer holds up letting go.
-func (c *Choice) Wrote() { panic("under construction") }
-
-// Answered tells that the first byte of the answer has come: from now on the pick no longer holds up letting go, if
-// it is written too.
-func (c *Choice) Answered() { panic("under construction") }
-
-// Leaving tells that the instance said of itself, in band, that it is leaving.
-func (c *Choice) Leaving(eider.Incarnation) { panic("under construction") }
-
-// Outcome is what a call showed about its instance.
-type Outcome uint8
-
-// The outcomes.
-const (
-	Neutral Outcome = iota // says nothing about the instance: the caller's own cancel, a rejection
-	Success                // it answered
-	Failure                // it failed: two in a row set it aside
-	Refusal                // the dial was refused: sets it aside at once, and is told upstream
-)
-
-// Done ends the pick.
-func (c *Choice) Done(Outcome) { panic("under construction") }
-
-// View returns the last good view, nil before the first, and what is known of its freshness.
-func (r *Roster) View() registry.Update { panic("under construction") }
-
-// Close ends the following and everything that the roster started.
-func (r *Roster) Close() error { panic("under construction") }
+// View returns the last good view, nil before the first, and what is known of its freshness. Instances
+// that the roster keeps although the registry's view lacks them are in it, suspect as absent.
+func (r *Roster) View() registry.Update {
+	if r.snap.Load() == nil {
+		_ = r.begin() // a pick says why it failed; the view is nil as long as there is none
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	u := r.news
+	if s := r.snap.Load(); s != nil {
+		u.View = s.view
+	}
+	return u
+}

@@ -1,0 +1,160 @@
+package roster
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/eiderhq/eider"
+)
+
+// Choice is one pick. It is a value; it must be ended by Done, exactly once. From its first method
+// that isn't Instance or Companion on it must stay where it is: a copy made later counts on its own.
+//
+// Wrote, Answered, Leaving and Done may be called by different goroutines and in any order. A pick
+// holds up letting go of its instance
+//
+//	picked ──Wrote──► written ──Answered, or 1s──► free
+//	   │  └─Answered─► answered ──Wrote──────────► free
+//	   └──────── Done, from anywhere ────────────► free, and no longer in flight
+type Choice struct {
+	r     *Roster
+	m     *member
+	in    *eider.Instance
+	trial int64  // not 0: the trial of an instance set aside, and its end
+	round uint32 // of the set-aside, when picked
+	state uint32 // flags, and the tick of Wrote
+}
+
+const (
+	isWritten uint32 = 1 << iota
+	isAnswered
+	isDone
+	stateBits = 3
+)
+
+// Instance returns who was picked. It is shared: don't write to it.
+func (c *Choice) Instance() *eider.Instance { return c.in }
+
+// Companion returns what Config.Companion made for it.
+func (c *Choice) Companion() Companion {
+	if c.m == nil {
+		return nil
+	}
+	return c.m.companion
+}
+
+// Wrote tells that the request is wholly written. One second later it no longer holds up letting go.
+func (c *Choice) Wrote() {
+	if c.m == nil || atomic.LoadUint32(&c.state)&(isWritten|isDone) != 0 {
+		return
+	}
+	t := tickOf(c.r.now())
+	c.m.wrote(t) // before it leaves the word: for a moment counted twice, never not at all
+	for {
+		s := atomic.LoadUint32(&c.state)
+		switch {
+		case s&(isWritten|isDone) != 0:
+			c.wake(c.m.unwrote(t))
+			return
+		case !atomic.CompareAndSwapUint32(&c.state, s, s|isWritten|t<<stateBits):
+			continue
+		case s&isAnswered != 0:
+			c.m.unwrote(t)
+		}
+		c.wake(c.m.leave(unwritten))
+		return
+	}
+}
+
+// Answered tells that the first byte of the answer has come: from now on the pick no longer holds up letting go, if
+// it is written too.
+func (c *Choice) Answered() {
+	if c.m == nil {
+		return
+	}
+	if s := atomic.OrUint32(&c.state, isAnswered); s&(isAnswered|isDone) == 0 && s&isWritten != 0 {
+		c.wake(c.m.unwrote(s >> stateBits))
+	}
+}
+
+// Leaving tells that the instance said of itself, in band, that it is leaving. The word of another
+// incarnation, that answers at its address, says nothing about it.
+func (c *Choice) Leaving(in eider.Incarnation) {
+	if c.m != nil && in.Nonce == c.m.nonce && !c.m.said.Load() {
+		c.r.heardLeaving(c.m)
+	}
+}
+
+// Outcome is what a call showed about its instance.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Neutral Outcome = iota // says nothing about the instance: the caller's own cancel, a rejection
+	Success                // it answered
+	Failure                // it failed: two in a row set it aside
+	Refusal                // the dial was refused: sets it aside at once, and is told upstream
+)
+
+// Done ends the pick.
+func (c *Choice) Done(o Outcome) {
+	if c.m == nil {
+		return
+	}
+	s := atomic.OrUint32(&c.state, isDone)
+	if s&isDone != 0 {
+		return
+	}
+	switch {
+	case s&isWritten == 0:
+		c.wake(c.m.leave(unwritten | 1))
+	case s&isAnswered == 0:
+		c.m.leave(1)
+		c.wake(c.m.unwrote(s >> stateBits))
+	default:
+		c.m.leave(1)
+	}
+	c.learn(o)
+}
+
+// wake has the letting go looked at, if this was perhaps what it waited for.
+func (c *Choice) wake(now bool) {
+	if now {
+		c.r.wake()
+	}
+}
+
+// Excluded are the incarnations that one request has already tried. The zero value is empty; up to
+// eight cost no allocation.
+type Excluded struct {
+	few  [8]uint64 // nonces
+	n    int
+	more []uint64
+}
+
+// Add leaves an incarnation out from now on.
+func (x *Excluded) Add(in eider.Incarnation) {
+	switch {
+	case x.Has(in):
+	case x.n < len(x.few):
+		x.few[x.n] = in.Nonce
+		x.n++
+	default:
+		x.more = append(x.more, in.Nonce)
+	}
+}
+
+// Has tells whether the incarnation is left out. A nil set leaves out nobody.
+func (x *Excluded) Has(in eider.Incarnation) bool { return x.has(in.Nonce) }
+
+func (x *Excluded) has(nonce uint64) bool {
+	return x != nil && (slices.Contains(x.few[:x.n], nonce) || slices.Contains(x.more, nonce))
+}
+
+// Len returns how many are left out.
+func (x *Excluded) Len() int {
+	if x == nil {
+		return 0
+	}
+	return x.n + len(x.more)
+}

@@ -1,0 +1,188 @@
+package roster
+
+import (
+	"slices"
+	"time"
+
+	"github.com/eiderhq/eider"
+)
+
+// Letting go. An instance leaves because a view says DRAINING, or because it says so itself on an answer.
+//
+//	picked ──leaves, and there is an alternative──► marked ──no pick from before counts──► settled
+//	   │                                                                                    │ connections closed
+//	   └─leaves, no alternative: "no alternative" (picked as the last one) ─► marked …      ▼
+//	                                                                                     let go, acknowledged
+//
+// In this order, and never another: the snapshot without it is published, then the mark is set, then
+// the picks from before are waited for, then its connections are closed, then it is acknowledged. Who
+// sees the mark picks again, and finds a snapshot without it.
+
+// publish puts out a new snapshot and marks who isn't to be picked any more.
+func (r *Roster) publish(now time.Duration) {
+	if r.bearing || r.closed {
+		return // apply will, with everybody it has; or nobody is picked at all
+	}
+	r.snap.Store(r.build(now))
+	if alternatives, _, _ := r.count(); alternatives > 0 {
+		for _, m := range r.members {
+			if m.leaves() && !m.marked {
+				if at := orderOf(&m.in.Record); at.after(m.left) {
+					m.left = at
+				}
+				m.mark()
+			}
+		}
+	}
+	for _, m := range r.out {
+		m.mark()
+	}
+	r.begun()
+}
+
+// heardLeaving takes the word of an instance that it is leaving. It is final, as a leave is: a record
+// that still says UP was written before it.
+func (r *Roster) heardLeaving(m *member) {
+	if m.said.Swap(true) {
+		return
+	}
+	r.mu.Lock()
+	if r.holds(m) {
+		r.publish(r.now())
+	}
+	r.mu.Unlock()
+	r.wake()
+}
+
+// warming tells whether newcomers are being warmed up, and until when.
+func (r *Roster) warming() (until time.Duration, ok bool) {
+	s := r.snap.Load()
+	if s == nil {
+		return 0, false
+	}
+	for i := range s.tier {
+		if end, warming := s.tier[i].Warming(); warming {
+			until, ok = max(until, end), true
+		}
+	}
+	return until, ok
+}
+
+// holds tells whether a member is in the books.
+func (r *Roster) holds(m *member) bool {
+	i, ok := slices.BinarySearchFunc(r.members, m.id, func(m *member, id string) int {
+		switch {
+		case m.id < id:
+			return -1
+		case m.id > id:
+			return 1
+		}
+		return 0
+	})
+	return ok && r.members[i] == m
+}
+
+// work is what the tender has to do outside the lock.
+type work struct {
+	out     []*member // companions to close
+	settled []settled // to let go of
+	doubts  []eider.Departure
+	due     time.Duration // when to look again; 0 means not before somebody wakes it
+}
+
+type settled struct {
+	m  *member
+	in *eider.Instance
+}
+
+// look finds out what is to be done now.
+func (r *Roster) look(now time.Duration) work {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var w work
+	var dropped bool
+	dropped, w.due = r.expire(now)
+	warm, warming := r.warming()
+	if dropped || warming && now >= warm {
+		r.publish(now)
+		warm, warming = r.warming()
+	}
+	if warming && now < warm {
+		w.due = earlier(w.due, warm)
+	}
+	for _, m := range r.members {
+		if !m.marked || m.letGo {
+			continue
+		}
+		if done, again := m.settled(now); done {
+			w.settled = append(w.settled, settled{m, m.in})
+		} else if again > 0 {
+			w.due = earlier(w.due, again)
+		}
+	}
+	if !r.bearing || r.closed { // else they aren't marked yet
+		w.out, r.out = r.out, nil
+	}
+	w.doubts, r.doubts = r.doubts, nil
+	return w
+}
+
+// tend does what is due, tells the registry, and returns when to be called again at the latest.
+func (r *Roster) tend(src source, now time.Duration) (due time.Duration) {
+	w := r.look(now)
+	for _, d := range w.doubts {
+		src.Doubt(d)
+	}
+	for _, s := range w.settled {
+		if s.m.companion != nil {
+			s.m.companion.LetGo()
+		}
+		if r.config.LetGo != nil {
+			r.config.LetGo(*s.in)
+		}
+	}
+	for _, m := range w.out {
+		if m.companion != nil {
+			m.companion.Close()
+		}
+	}
+	r.acknowledge(src, w.settled)
+	return w.due
+}
+
+// word is an acknowledgement.
+type word struct {
+	at                   eider.Cursor
+	letGo, noAlternative []eider.Departure
+}
+
+func (a *word) equal(b *word) bool {
+	return a.at == b.at && slices.Equal(a.letGo, b.letGo) && slices.Equal(a.noAlternative, b.noAlternative)
+}
+
+// acknowledge says what pickers have switched to, and whom they have let go of, if that is news.
+func (r *Roster) acknowledge(src source, done []settled) {
+	r.mu.Lock()
+	for _, s := range done {
+		s.m.letGo, s.m.before = true, nil
+	}
+	if r.news.View == nil || r.closed || r.bearing {
+		r.mu.Unlock()
+		return
+	}
+	next := word{at: r.news.View.Cursor}
+	for _, m := range r.members {
+		switch {
+		case m.letGo:
+			next.letGo = append(next.letGo, m.in.Departure())
+		case m.in.Status == eider.Draining && !m.marked:
+			next.noAlternative = append(next.noAlternative, m.in.Departure())
+		}
+	}
+	news := !next.equal(&r.told)
+	r.told = next
+	r.mu.Unlock()
+	if news {
+		src.Ack(next.at, next.letGo, next.noAlternative)
+	}
+}

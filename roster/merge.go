@@ -1,0 +1,285 @@
+package roster
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/balance"
+	"github.com/eiderhq/eider/registry"
+)
+
+const (
+	usualLease = 20 * time.Second // until a node has said otherwise
+	remembered = 256              // renunciations kept of instances that are no longer listed
+)
+
+// apply takes an update. It is called by one goroutine; when it returns, pickers have switched.
+func (r *Roster) apply(u registry.Update, now time.Duration) {
+	if u.View != nil {
+		u.View = ordered(u.View)
+	}
+	r.mu.Lock()
+	var unborn []*member
+	if u.View != nil && u.View != r.news.View && !r.closed {
+		unborn = r.merge(u.View, now)
+	}
+	if u.View == nil {
+		u.View = r.news.View // the last good one stays
+	}
+	r.news = u
+	r.bearing = len(unborn) > 0 && r.config.Companion != nil
+	if r.bearing {
+		r.mu.Unlock()
+		made := r.companions(unborn)
+		r.mu.Lock()
+		for i, m := range unborn {
+			m.companion = made[i]
+		}
+		r.bearing = false
+	}
+	for _, m := range unborn {
+		m.born = true
+	}
+	if r.closed { // meanwhile: what was just made isn't in the roster's books any more
+		r.out = append(r.out, unborn...)
+	} else if u.View != nil {
+		r.publish(now)
+	}
+	r.mu.Unlock()
+	r.wake()
+}
+
+// companions makes those of new members, outside the lock: the maker is a stranger.
+func (r *Roster) companions(unborn []*member) []Companion {
+	made := make([]Companion, len(unborn))
+	for i, m := range unborn {
+		made[i] = r.config.Companion(*m.first)
+	}
+	return made
+}
+
+// ordered returns the view with its instances ordered by id and each id once; a view that isn't is a
+// fault of the node's, and no reason to lose anybody.
+func ordered(v *eider.View) *eider.View {
+	byID := func(a, b eider.Instance) int { return strings.Compare(a.ID, b.ID) }
+	sorted := true
+	for i := 1; sorted && i < len(v.Instances); i++ {
+		sorted = v.Instances[i-1].ID < v.Instances[i].ID
+	}
+	if sorted {
+		return v
+	}
+	again := *v
+	again.Instances = slices.Clone(v.Instances)
+	slices.SortStableFunc(again.Instances, func(a, b eider.Instance) int {
+		if c := byID(a, b); c != 0 {
+			return c
+		}
+		return b.Record.Compare(&a.Record)
+	})
+	again.Instances = slices.CompactFunc(again.Instances, func(a, b eider.Instance) bool { return a.ID == b.ID })
+	return &again
+}
+
+// merge brings the members up to a view and returns those that need a companion.
+func (r *Roster) merge(v *eider.View, now time.Duration) (unborn []*member) {
+	first := r.news.View == nil
+	sameRun := !first && v.Cursor.Run == r.news.View.Cursor.Run
+	old := r.members
+	next := make([]*member, 0, max(len(v.Instances), len(old)))
+	i := 0
+	for k := range v.Instances {
+		in := &v.Instances[k]
+		for ; i < len(old) && old[i].id < in.ID; i++ {
+			next = r.missing(next, old[i], v, sameRun, now)
+		}
+		var m *member
+		if i < len(old) && old[i].id == in.ID {
+			m = r.present(old[i], in, sameRun, now)
+			i++
+		} else {
+			m = r.join(in, now)
+			if first {
+				m.since = balance.Warm
+			}
+		}
+		if !m.born && !m.marked {
+			unborn = append(unborn, m)
+		}
+		next = append(next, m)
+	}
+	for ; i < len(old); i++ {
+		next = r.missing(next, old[i], v, sameRun, now)
+	}
+	r.members = next
+	return unborn
+}
+
+// join makes the member of an instance that the roster doesn't have.
+func (r *Roster) join(in *eider.Instance, now time.Duration) *member {
+	m := newMember(in, now)
+	i := slices.IndexFunc(r.renounced, func(p past) bool { return p.nonce == m.nonce })
+	if i < 0 {
+		return m
+	}
+	p := r.renounced[i]
+	r.renounced = slices.Delete(r.renounced, i, i+1)
+	if p.said || in.Status != eider.Up || !orderOf(&in.Record).after(p.left) {
+		m.said.Store(p.said)
+		m.left, m.letGo, m.before = p.left, p.letGo, p.before
+		m.mark()
+	}
+	return m
+}
+
+// present brings a member up to what a view says of its id, and returns who has that place now.
+func (r *Roster) present(m *member, in *eider.Instance, sameRun bool, now time.Duration) *member {
+	if sameRun && in.Record.Compare(&m.in.Record) < 0 { // an older record never replaces a newer one
+		if m.in.Suspicion.Has(eider.Absent) {
+			cured := *m.in
+			cured.Suspicion &^= eider.Absent
+			m.in = &cured
+		}
+		return m
+	}
+	if in.Incarnation.Nonce != m.nonce {
+		r.bury(m)
+		return r.join(in, now)
+	}
+	newer := orderOf(&in.Record)
+	if m.marked && !m.said.Load() && in.Status == eider.Up && newer.after(m.left) {
+		// It is back. What was let go of stays closed, so another member takes its place.
+		back := newMember(in, now)
+		r.out = append(r.out, m)
+		return back
+	}
+	if in.Address != m.in.Address || !maps.Equal(in.Ports, m.in.Ports) {
+		m = r.moved(m, in, now)
+	}
+	if in.Status == eider.Up && m.in.Status != eider.Up {
+		m.since = now
+	}
+	if in.Status == eider.Draining && newer.after(m.left) {
+		m.left = newer
+	}
+	m.in = in
+	return m
+}
+
+// moved makes the member of an incarnation that has another address now. Connections and failures
+// belong to the address, the leaving to the incarnation.
+func (r *Roster) moved(old *member, in *eider.Instance, now time.Duration) *member {
+	m := newMember(old.in, now)
+	m.first, m.since, m.left, m.letGo = in, old.since, old.left, old.letGo
+	m.said.Store(old.said.Load())
+	if done, _ := old.settled(now); !done {
+		m.before = old
+	}
+	if old.marked {
+		m.mark()
+	}
+	r.out = append(r.out, old)
+	return m
+}
+
+// missing keeps a member that isn't in a view, or drops it if the view says that it is gone.
+func (r *Roster) missing(next []*member, m *member, v *eider.View, sameRun bool, now time.Duration) []*member {
+	i, _ := slices.BinarySearchFunc(v.Gone, m.id, func(g eider.Gone, id string) int { return strings.Compare(g.ID, id) })
+	for ; i < len(v.Gone) && v.Gone[i].ID == m.id; i++ {
+		g := &v.Gone[i]
+		revived := sameRun && orderOf(&m.in.Record).after(order{g.Attachment, g.Version})
+		if g.Incarnation.Nonce == m.nonce && !revived {
+			r.bury(m)
+			return next
+		}
+	}
+	if v.Complete && !m.in.Suspicion.Has(eider.Absent) {
+		doubtful := *m.in
+		doubtful.Suspicion |= eider.Absent
+		m.in, m.absent = &doubtful, now
+	}
+	return append(next, m)
+}
+
+// past is what is kept of a renounced instance that is no longer listed: another node may not have
+// heard of its end yet, and list it again as it was.
+type past struct {
+	nonce  uint64
+	left   order
+	said   bool
+	letGo  bool
+	before *member // with picks that haven't settled, nil if all have
+}
+
+// bury takes a member out of the books. It is marked once pickers have switched, and its companion
+// closed after that.
+func (r *Roster) bury(m *member) {
+	if m.marked || m.said.Load() {
+		p := past{nonce: m.nonce, left: m.left, said: m.said.Load(), letGo: m.letGo}
+		if !m.letGo {
+			p.before = m
+		}
+		if len(r.renounced) >= remembered {
+			r.renounced = slices.Delete(r.renounced, 0, 1)
+		}
+		r.renounced = append(r.renounced, p)
+	}
+	r.out = append(r.out, m)
+}
+
+// merged returns the view as this caller knows it: with those that the node's view lacks.
+func (r *Roster) merged() *eider.View {
+	v := r.news.View
+	same := len(r.members) == len(v.Instances)
+	for i := 0; same && i < len(r.members); i++ {
+		same = r.members[i].in == &v.Instances[i]
+	}
+	if same {
+		return v
+	}
+	own := *v
+	own.Instances = make([]eider.Instance, len(r.members))
+	for i, m := range r.members {
+		own.Instances[i] = *m.in
+	}
+	return &own
+}
+
+// expire drops those that have been missing from complete views for a lease, and tells when the next
+// is due; 0 for none. While the registry is away, or hasn't heard of everybody, nobody is dropped.
+func (r *Roster) expire(now time.Duration) (dropped bool, due time.Duration) {
+	if r.news.View == nil || !r.news.View.Complete || !r.news.Connected {
+		return false, 0
+	}
+	lease := r.news.Lease
+	if lease <= 0 {
+		lease = usualLease
+	}
+	if !slices.ContainsFunc(r.members, func(m *member) bool { return m.in.Suspicion.Has(eider.Absent) }) {
+		return false, 0
+	}
+	r.members = slices.DeleteFunc(slices.Clone(r.members), func(m *member) bool {
+		if !m.in.Suspicion.Has(eider.Absent) {
+			return false
+		}
+		if end := m.absent + lease; now < end {
+			due = earlier(due, end)
+			return false
+		}
+		r.bury(m)
+		dropped = true
+		return true
+	})
+	return dropped, due
+}
+
+// earlier returns the earlier of two times, 0 meaning never.
+func earlier(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}

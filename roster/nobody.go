@@ -1,0 +1,57 @@
+package roster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/eiderhq/eider"
+)
+
+// nobody says who is there and why none of them can be picked: "orders: 2 instances, both DOWN".
+func (s *snapshot) nobody(not *Excluded) error {
+	op := "pick " + s.service
+	if s.closed {
+		return eider.Errorf(eider.Closed, op, "the roster is closed")
+	}
+	n := len(s.view.Instances)
+	if n == 0 {
+		if !s.view.Complete {
+			return eider.Errorf(eider.NoInstance, op, "nobody is registered so far, and the registry has started too lately to know everybody; try again")
+		}
+		return eider.Errorf(eider.NoInstance, op, "nobody is registered under this name; check the name, and that an instance has started")
+	}
+	var why []string // in the order of the view
+	many := map[string]int{}
+	for i := range s.view.Instances {
+		in := &s.view.Instances[i]
+		word := s.reason(in, not)
+		if many[word]++; many[word] == 1 {
+			why = append(why, word)
+		}
+	}
+	if len(why) > 1 {
+		for i, word := range why {
+			why[i] = fmt.Sprintf("%d %s", many[word], word)
+		}
+		return eider.Errorf(eider.NoInstance, op, "%d instances: %s", n, strings.Join(why, ", "))
+	}
+	switch n {
+	case 1:
+		return eider.Errorf(eider.NoInstance, op, "1 instance, %s", why[0])
+	case 2:
+		return eider.Errorf(eider.NoInstance, op, "2 instances, both %s", why[0])
+	}
+	return eider.Errorf(eider.NoInstance, op, "%d instances, all %s", n, why[0])
+}
+
+// reason says in a word or a few why an instance isn't picked.
+func (s *snapshot) reason(in *eider.Instance, not *Excluded) string {
+	switch {
+	case slices.Contains(s.renounced, in.ID):
+		return eider.Draining.String() + " and let go of"
+	case not.Has(in.Incarnation):
+		return "tried already by this request"
+	}
+	return in.Status.String()
+}
