@@ -3,10 +3,17 @@
 package registry
 
 import (
+	"cmp"
 	"context"
-	"iter"
+	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/eiderhq/eider"
@@ -19,125 +26,135 @@ type Config struct {
 	Zone   string       // where this process runs; preferred when picking; "" means EIDER_ZONE
 	Logger *slog.Logger // nil means slog.Default()
 
-	// Dial replaces the network; nil means TCP. For tests and tunnels.
+	// Dial replaces the network; nil means TCP. For tests and tunnels. It must return when ctx ends:
+	// Close waits for it.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 
+// What the protocol with a node is timed by; see the table of defaults in DESIGN.
+const (
+	askEvery      = 5 * time.Second  // how often an answer is asked for, jittered down by a quarter
+	answerWithin  = 10 * time.Second // without it the stream is cut and opened anew
+	steadyAfter   = 2 * time.Second  // a stream that lasted this long has not failed at once: its backoff begins anew
+	farewell      = 2 * time.Second  // Close waits no longer for a registry to take its goodbye
+	defaultBeat   = 2 * time.Second
+	defaultLease  = 20 * time.Second
+	defaultBound  = 8 * time.Second
+	longestWait   = time.Minute // no retry-after of a node keeps a process away for longer
+	clientVersion = "0.1"
+)
+
 // Registry is the handle. Its methods may be called from any goroutine.
-type Registry struct{}
+type Registry struct {
+	caller string
+	zone   string
+	log    *slog.Logger
+	links  *links
+	fault  error // in the configuration: no retry mends it
+
+	closing context.Context // ends when Close begins
+	close   context.CancelFunc
+	ctx     context.Context // of every stream; ends when Close has said its goodbyes
+	cancel  context.CancelFunc
+
+	mu      sync.Mutex // nothing is started once Close has begun
+	running sync.WaitGroup
+
+	attach  *attacher
+	follow  *watcher // as a caller
+	observe *watcher // as an observer
+}
 
 // Open returns a handle. It does no I/O: the first Register, Watch or Follow connects.
-func Open(Config) *Registry { panic("under construction") }
+func Open(cfg Config) *Registry {
+	addrs, fault := addresses(cmp.Or(cfg.Addr, os.Getenv("EIDER_ADDR"), "127.0.0.1:8762"))
+	r := &Registry{
+		caller: callerName(cfg.Caller),
+		zone:   cmp.Or(cfg.Zone, os.Getenv("EIDER_ZONE")),
+		log:    cfg.Logger,
+		fault:  fault,
+		links:  newLinks(addrs, cfg.Dial),
+	}
+	if r.log == nil {
+		r.log = slog.Default()
+	}
+	r.closing, r.close = context.WithCancel(context.Background())
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.attach = newAttacher(r)
+	r.follow = newWatcher(r, false)
+	r.observe = newWatcher(r, true)
+	return r
+}
 
 // Close says goodbye (drains no longer wait for this process), ends what the handle started, and
-// returns when all of it has ended. Instances that haven't left are left to their lease.
-func (r *Registry) Close() error { panic("under construction") }
+// returns when all of it has ended: after 2s at the latest, also if the registry hangs. Instances that
+// haven't left are left to their lease. It may be called more than once.
+func (r *Registry) Close() error {
+	r.mu.Lock()
+	r.close()
+	r.mu.Unlock()
+	patience := time.AfterFunc(farewell, r.cancel)
+	defer patience.Stop()
+	r.running.Wait()
+	r.cancel()
+	r.links.close()
+	return nil
+}
 
 // Caller returns this process' name, as drains and pages show it: checkout@b2f19c.
-func (r *Registry) Caller() string { panic("under construction") }
+func (r *Registry) Caller() string { return r.caller }
 
 // Zone returns the configured zone.
-func (r *Registry) Zone() string { panic("under construction") }
+func (r *Registry) Zone() string { return r.zone }
 
-// Registration is what a process says of one instance that it serves.
-type Registration struct {
-	Service  string
-	ID       string            // "" means host:port of the address, as advertised
-	Address  string            // host:port to advertise; host "" or unspecified means the local address of the registry connection
-	Ports    map[string]uint16 // further named ports
-	Zone     string            // "" means the handle's
-	Metadata map[string]string
-	Lease    time.Duration // 0 means the node's default, 20s
-	Status   eider.Status  // to begin with: Starting or Up; 0 means Up
+// start runs f until Close awaits it. It returns an error once Close has begun.
+func (r *Registry) start(f func()) error {
+	if r.fault != nil {
+		return r.fault
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.isClosed() {
+		return errClosed
+	}
+	r.running.Go(f)
+	return nil
 }
 
-// Register begins to list an instance and returns at once; it never gives up. The error is for what
-// no retry mends: a registration that breaks a bound, a closed handle.
-func (r *Registry) Register(Registration) (*Listing, error) { panic("under construction") }
+// isClosed tells whether Close has begun.
+func (r *Registry) isClosed() bool { return r.closing.Err() != nil }
 
-// Listing is one registered instance.
-type Listing struct{}
+// errClosed is what every method of a closed handle answers.
+var errClosed = &eider.Error{Kind: eider.Closed, Err: errors.New("the registry handle is closed; open another one")}
 
-// State tells whether the registry has the instance listed.
-type State struct {
-	Listed bool
-	Since  time.Time // listed, or not listed, since
-	As     eider.Key
-	In     eider.Incarnation // number 0 until the first attach
-	Bound  time.Duration     // a drain begun now pauses no longer; 8s until a node has said otherwise
-	Err    error             // why it isn't listed, as far as is known
+// addresses reads a list of host:port.
+func addresses(list string) (addrs []string, err error) {
+	var faults []error
+	for addr := range strings.SplitSeq(list, ",") {
+		addr = strings.TrimSpace(addr)
+		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" || port == "0" {
+			faults = append(faults, fmt.Errorf("registry address %q must be host:port, as in 127.0.0.1:8762; see Config.Addr and EIDER_ADDR", addr))
+			continue
+		}
+		addrs = append(addrs, addr)
+	}
+	if len(faults) > 0 {
+		return nil, &eider.Error{Op: "open registry", Kind: eider.Invalid, Err: errors.Join(faults...)}
+	}
+	return addrs, nil
 }
 
-// String says "listed as orders/1 since 15:04:05" or "not listed since 15:04:05: …".
-func (s State) String() string { panic("under construction") }
-
-// State returns where the listing stands.
-func (l *Listing) State() State { panic("under construction") }
-
-// Watch yields the state now and after each change; a slow reader skips.
-func (l *Listing) Watch(ctx context.Context) iter.Seq[State] { panic("under construction") }
-
-// SetStatus tells the registry STARTING, UP or DOWN.
-func (l *Listing) SetStatus(eider.Status) error { panic("under construction") }
-
-// Leave begins the planned departure; it is final and idempotent. The registry is told as soon as it
-// can be, again and again until it has heard.
-func (l *Listing) Leave() *Leaving { panic("under construction") }
-
-// Left tells the registry that the process no longer serves, and returns once it has heard or ctx
-// ends. Without a Leave before it, it begins and ends the departure at once.
-func (l *Listing) Left(ctx context.Context) error { panic("under construction") }
-
-// Leaving is one planned departure under way.
-type Leaving struct{}
-
-// Barrier is closed when every caller has let go or is covered by a named cap, as the registry says.
-// It stays open while the registry is away: wait beside it for Bound.
-func (l *Leaving) Barrier() <-chan struct{} { panic("under construction") }
-
-// Drain returns where the departure stands, as last heard; Heard tells whether the registry has heard of it.
-func (l *Leaving) Drain() (drain eider.Drain, heard bool) { panic("under construction") }
-
-// Changed returns a channel that is closed at the next change of Drain.
-func (l *Leaving) Changed() <-chan struct{} { panic("under construction") }
-
-// Bound is the longest pause, counted from Leave: the last one pushed, 8s if none ever was.
-func (l *Leaving) Bound() time.Duration { panic("under construction") }
-
-// Watch yields views of a service, newest wins: a slow reader skips. It observes: it never
-// acknowledges and never delays a drain. While the registry is away it yields the error once and goes on.
-func (r *Registry) Watch(ctx context.Context, service string) iter.Seq2[*eider.View, error] {
-	panic("under construction")
+// callerName makes a name unique: checkout@b2f19c. What doesn't fit into a header or a page's path
+// becomes a dash.
+func callerName(name string) string {
+	if name == "" {
+		name = strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
+	}
+	name = strings.Map(func(c rune) rune {
+		if c <= ' ' || c >= 0x7f || strings.ContainsRune(`@/",;`, c) {
+			return '-'
+		}
+		return c
+	}, name)
+	return fmt.Sprintf("%s@%06x", name[:min(len(name), 64)], rand.Uint32()>>8)
 }
-
-// Follow subscribes as a caller: this process now owes acknowledgements. It is for what picks
-// instances; package roster is built on it.
-func (r *Registry) Follow(service string) (*Subscription, error) { panic("under construction") }
-
-// Subscription is one follower of a service. Several in one process share one stream; a departure is
-// acknowledged once all of them have let go.
-type Subscription struct{}
-
-// Update is the newest view and what is known of its freshness.
-type Update struct {
-	View      *eider.View   // nil until the first has come
-	Connected bool          // the view is being kept current
-	Heard     time.Time     // when the registry was last heard
-	Lease     time.Duration // the node's default lease: how long an absent instance stays suspect
-}
-
-// Next blocks until there is something newer than what it returned before.
-func (s *Subscription) Next(ctx context.Context) (Update, error) { panic("under construction") }
-
-// Ack says that this follower has switched to the view at the cursor, what it has let go of, and what
-// it can't for want of an alternative. Departures stay named until a later Ack leaves them out.
-func (s *Subscription) Ack(at eider.Cursor, letGo, noAlternative []eider.Departure) {
-	panic("under construction")
-}
-
-// Doubt reports that a dial of the instance was refused, by a caller without a recent success there.
-func (s *Subscription) Doubt(eider.Departure) { panic("under construction") }
-
-// Close ends the following; when it is the last of its service in this process, drains of the service no
-// longer wait for it.
-func (s *Subscription) Close() { panic("under construction") }

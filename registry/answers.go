@@ -1,0 +1,167 @@
+package registry
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/eiderhq/eider"
+	pb "github.com/eiderhq/eider/api/eider/v1"
+	"github.com/eiderhq/eider/internal/wire"
+	"github.com/eiderhq/eider/retry"
+)
+
+// staleTries is how many higher attachments an incarnation that only wants to end tries.
+const staleTries = 3
+
+// due appends what the node is to be told of this listing now, and says when to look again. Called with a.mu held.
+func (l *Listing) due(say []*pb.AttachRequest, now time.Time) ([]*pb.AttachRequest, time.Time) {
+	if now.Before(l.retryAt) && l.phase != asked {
+		return say, l.retryAt
+	}
+	switch l.phase {
+	case apart, refused:
+		if l.leaving != nil && !l.uttered {
+			return say, time.Time{} // a stopped listing is never begun
+		}
+		if err := l.prepare(l.a.ends); err != nil {
+			l.hesitate(err, now)
+			return say, l.retryAt
+		}
+		return append(say, l.register()), time.Time{}
+	case listed:
+		return l.changes(say), time.Time{}
+	default: // asked: its answer rings
+		return say, time.Time{}
+	}
+}
+
+// register attaches, with an attachment higher than ever before.
+func (l *Listing) register() *pb.AttachRequest {
+	l.phase, l.told = asked, told{status: l.status}
+	l.uttered = true
+	l.rec.Attachment++
+	rec := l.rec
+	rec.Status = l.status
+	if l.leaving != nil {
+		rec.Status = eider.Draining
+	}
+	return &pb.AttachRequest{Kind: &pb.AttachRequest_Register{Register: &pb.Register{
+		Record: wire.FromRecord(&rec), LeaseMs: wire.FromDuration(l.lease)}}}
+}
+
+// changes appends what is wanted and wasn't told yet.
+func (l *Listing) changes(say []*pb.AttachRequest) []*pb.AttachRequest {
+	service, id := l.rec.Service, l.rec.ID
+	if l.leaving == nil {
+		if l.told.status != l.status {
+			l.told.status = l.status
+			say = append(say, &pb.AttachRequest{Kind: &pb.AttachRequest_SetStatus{SetStatus: &pb.SetStatus{
+				Service: service, Id: id, Status: wire.FromStatus(l.status)}}})
+		}
+		return say
+	}
+	if !l.told.leave {
+		l.told.leave = true
+		say = append(say, &pb.AttachRequest{Kind: &pb.AttachRequest_Leave{Leave: &pb.Leave{Service: service, Id: id}}})
+	}
+	if l.left && !l.told.left {
+		l.told.left = true
+		say = append(say, &pb.AttachRequest{Kind: &pb.AttachRequest_Left{Left: &pb.Left{Service: service, Id: id}}})
+	}
+	return say
+}
+
+// registered takes the node's consent. One to an earlier attachment came late and says nothing. Called with a.mu held.
+func (l *Listing) registered(m *pb.Registered, now time.Time) {
+	if m.GetAttachment() != l.rec.Attachment || l.phase == apart {
+		return
+	}
+	l.phase = listed
+	l.listedAt, l.retryAt = now, time.Time{}
+	l.rec.Incarnation.Number = max(l.rec.Incarnation.Number, m.GetNumber())
+	l.state.In = l.rec.Incarnation
+	if l.leaving != nil {
+		l.leaving.drain.Departure = l.rec.Departure()
+	}
+	l.push(wire.ToDuration(m.GetBoundMs()))
+	l.set(true, nil)
+	l.a.reg.log.Info("listed", "instance", l.rec.Key.String(), "incarnation", l.rec.Incarnation.String(), "attachment", l.rec.Attachment)
+}
+
+// bound takes a bound that changed. Called with a.mu held.
+func (l *Listing) bound(d time.Duration) {
+	l.push(d)
+	l.announce()
+}
+
+func (l *Listing) push(bound time.Duration) {
+	l.state.Bound = bound
+	if l.leaving != nil {
+		l.leaving.bound(bound)
+	}
+}
+
+// refuse takes the node's refusal, of a registration or of what was said after it. Called with a.mu held.
+func (l *Listing) refuse(err error, now time.Time) {
+	if err == nil {
+		err = eider.Errorf(eider.Internal, "", "the registry refused it and didn't say why")
+	}
+	switch l.phase {
+	case asked:
+		if l.settled(err) {
+			l.finish()
+			return
+		}
+		l.hesitate(err, now)
+	case listed:
+		if kind := eider.KindOf(err); kind == eider.Stale || kind == eider.NotFound {
+			l.hesitate(err, now) // it isn't known there as this: attach anew
+			return
+		}
+		l.delay(err, now)
+		l.told = told{} // which of them was refused isn't said; all of them may be said again
+	default: // of something said before a refusal that was taken already
+	}
+}
+
+// settled tells whether a refusal leaves nothing to be ended: a listing that only wants to end isn't
+// there, since somebody else is, or since the node never takes it.
+func (l *Listing) settled(err error) bool {
+	if !l.left {
+		return false
+	}
+	switch eider.KindOf(err) {
+	case eider.Conflict, eider.Invalid:
+		return true
+	case eider.Stale:
+		return l.tries >= staleTries
+	default:
+		return false
+	}
+}
+
+// hesitate puts the next registration off, and says why it isn't listed.
+func (l *Listing) hesitate(err error, now time.Time) {
+	l.phase, l.told = refused, told{}
+	l.delay(err, now)
+	why := &eider.Error{Op: "register " + l.rec.Key.String(), Kind: eider.KindOf(err), Err: err}
+	if l.state.Listed || l.state.Err == nil || l.state.Err.Error() != why.Error() {
+		l.a.reg.log.Warn("not listed; it is tried again for ever", "instance", l.rec.Key.String(), "error", err)
+		l.set(false, why)
+	}
+}
+
+// delay draws when to try again, at least when the node said so. What lasted for a while begins anew.
+func (l *Listing) delay(err error, now time.Time) {
+	if !l.listedAt.IsZero() && now.Sub(l.listedAt) >= steadyAfter {
+		l.tries = 0
+	}
+	l.listedAt = time.Time{}
+	backoff := retry.Backoff{Base: 100 * time.Millisecond, Max: 5 * time.Second} // for what may pass by itself
+	if eider.KindOf(err) == eider.Invalid {
+		backoff = retry.Backoff{Base: 5 * time.Second, Max: time.Minute} // for what somebody has to mend
+	}
+	rnd := rand.Float64()
+	l.retryAt = now.Add(atLeast(err, backoff.Delay(l.tries, rnd), rnd))
+	l.tries++
+}

@@ -1,0 +1,233 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/eiderhq/eider/retry"
+)
+
+const (
+	dialWithin  = 3 * time.Second  // a connection, with HTTP/2's first words
+	homeEvery   = 30 * time.Second // how often a handle that is away looks whether its home is back, jittered down by half
+	largestView = 64 << 20         // bytes of one message from a node: a snapshot of a hundred thousand instances
+)
+
+// links are the connections of one handle: one at a time, shared by its streams, to one of the
+// registry's addresses.
+//
+// Each handle has put the addresses into an order of its own, by chance; the first is its home. Whoever
+// loses a node goes on to the next in his own order, so that a dead node's callers spread over the
+// others, and goes home when home is back, so that they don't stay there.
+type links struct {
+	dial  func(ctx context.Context, addr string) (net.Conn, error)
+	addrs []string
+
+	mu      sync.Mutex
+	at      int // which address is current
+	current *link
+	homing  bool // somebody looks whether home is back
+}
+
+// link is one connection, or the attempt to make one. It is never mended: a new one takes its place.
+type link struct {
+	cc      *grpc.ClientConn
+	addr    string
+	uses    int                     // guarded by links.mu
+	retired chan struct{}           // closed when a better one has taken its place
+	ends    atomic.Pointer[connEnd] // nil before the connection is made
+	fault   atomic.Pointer[error]   // of the last dial
+}
+
+// connEnd is where a connection comes from and goes to.
+type connEnd struct{ local, remote net.Addr }
+
+func newLinks(addrs []string, dial func(context.Context, string) (net.Conn, error)) *links {
+	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
+	if dial == nil {
+		dial = dialTCP
+	}
+	return &links{addrs: addrs, dial: dial}
+}
+
+// take returns the current link, or a new one. It doesn't wait for the connection.
+func (l *links) take() (*link, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current == nil {
+		k, err := l.open(l.addrs[l.at])
+		if err != nil {
+			return nil, err
+		}
+		l.current = k
+	}
+	l.current.uses++
+	return l.current, nil
+}
+
+// give hands a link back. A failed one is nobody's current link any more.
+func (l *links) give(k *link, failed bool) {
+	l.mu.Lock()
+	k.uses--
+	if failed && k == l.current {
+		l.current = nil
+		l.at = (l.at + 1) % len(l.addrs)
+	}
+	unused := k.uses == 0 && k != l.current
+	l.mu.Unlock()
+	if unused {
+		k.cc.Close() // its error tells only that it was closed before
+	}
+}
+
+// several tells whether there is another address to go to.
+func (l *links) several() bool { return len(l.addrs) > 1 }
+
+// close ends the current link, which nobody uses any more.
+func (l *links) close() {
+	l.mu.Lock()
+	k := l.current
+	l.current = nil
+	l.mu.Unlock()
+	if k != nil {
+		k.cc.Close()
+	}
+}
+
+// open makes a link; gRPC connects it at its first stream.
+func (l *links) open(addr string) (*link, error) {
+	k := &link{addr: addr, retired: make(chan struct{})}
+	cc, err := grpc.NewClient("passthrough:///"+addr,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return k.connect(ctx, l.dial, addr) }),
+		// When to try again is decided by keep, for a whole stream; gRPC tries once.
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: dialWithin, Backoff: backoff.Config{BaseDelay: time.Hour, MaxDelay: time.Hour}}),
+		grpc.WithIdleTimeout(0),
+		grpc.WithNoProxy(),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDisableHealthCheck(),
+		grpc.WithDisableRetry(),
+		// A window of its own choice spares gRPC the pings by which it would find one.
+		grpc.WithStaticStreamWindowSize(1<<20),
+		grpc.WithStaticConnWindowSize(4<<20),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(largestView)),
+	)
+	if err != nil {
+		return nil, err
+	}
+	k.cc = cc
+	return k, nil
+}
+
+// connect dials, and remembers both ends of the connection: the local address is what an instance that
+// names none advertises.
+func (k *link) connect(ctx context.Context, dial func(context.Context, string) (net.Conn, error), addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialWithin)
+	defer cancel()
+	conn, err := dial(ctx, addr)
+	if err != nil {
+		k.fault.Store(&err)
+		return nil, err
+	}
+	k.fault.Store(nil)
+	k.ends.Store(&connEnd{local: conn.LocalAddr(), remote: conn.RemoteAddr()})
+	return conn, nil
+}
+
+// up tells whether the connection stands, as far as is known.
+func (k *link) up() bool { return k.cc.GetState() == connectivity.Ready }
+
+// dialTCP dials a host and port. Of several addresses behind one name it tries all, in an order by
+// chance: the resolver's order is the same for every caller, and would send them all to the same node.
+func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	ips, err := net.DefaultResolver.LookupHost(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	rand.Shuffle(len(ips), func(i, j int) { ips[i], ips[j] = ips[j], ips[i] })
+	var faults []error
+	for i, ip := range ips {
+		dialer := net.Dialer{}
+		if deadline, ok := ctx.Deadline(); ok {
+			dialer.Timeout = time.Until(deadline) / time.Duration(len(ips)-i)
+		}
+		conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(ip, port))
+		if err == nil {
+			return conn, nil
+		}
+		faults = append(faults, err)
+	}
+	return nil, errors.Join(faults...)
+}
+
+// homeward begins to look whether home is back, if this handle is away from it.
+func (l *links) homeward(r *Registry) {
+	l.mu.Lock()
+	begin := l.at != 0 && !l.homing
+	l.homing = l.homing || begin
+	l.mu.Unlock()
+	if begin && r.start(func() { l.seekHome(r) }) != nil {
+		l.mu.Lock()
+		l.homing = false
+		l.mu.Unlock()
+	}
+}
+
+// seekHome looks from time to time whether home is back, until this handle has returned to it.
+func (l *links) seekHome(r *Registry) {
+	for r.pause(retry.Early(homeEvery, 0.5, rand.Float64())) && !l.home(r.ctx) {
+	}
+	l.mu.Lock()
+	l.homing = false
+	l.mu.Unlock()
+}
+
+// home tries to return; it tells whether the handle is at home now. The new connection stands before
+// the old one is given up.
+func (l *links) home(ctx context.Context) bool {
+	l.mu.Lock()
+	there := l.at == 0
+	l.mu.Unlock()
+	if there {
+		return true
+	}
+	k, err := l.open(l.addrs[0])
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialWithin)
+	defer cancel()
+	k.cc.Connect()
+	for state := k.cc.GetState(); state != connectivity.Ready; state = k.cc.GetState() {
+		if state == connectivity.TransientFailure || !k.cc.WaitForStateChange(ctx, state) {
+			k.cc.Close()
+			return false
+		}
+	}
+	l.mu.Lock()
+	old := l.current
+	l.current, l.at = k, 0
+	unused := old != nil && old.uses == 0
+	l.mu.Unlock()
+	if old != nil {
+		close(old.retired)
+	}
+	if unused {
+		old.cc.Close()
+	}
+	return true
+}

@@ -1,0 +1,162 @@
+package registry
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/eiderhq/eider"
+)
+
+// Follow subscribes as a caller: this process now owes acknowledgements. It is for what picks
+// instances; package roster is built on it. The service's name is folded to lower case.
+func (r *Registry) Follow(service string) (*Subscription, error) { return r.follow.join(service) }
+
+// Subscription is one follower of a service. Several in one process share one stream; a departure is
+// acknowledged once all of them have let go.
+type Subscription struct {
+	w    *watcher
+	feed *feed
+	wake chan struct{} // one token: there is news
+	done chan struct{} // closed by Close
+
+	// Guarded by w.mu.
+	closed bool
+	seen   uint64 // the feed's version that Next returned last
+	acks   ackState
+}
+
+// Update is the newest view and what is known of its freshness.
+type Update struct {
+	View      *eider.View   // nil until the first has come
+	Connected bool          // the view is being kept current
+	Heard     time.Time     // when the registry was last heard
+	Lease     time.Duration // the node's default lease: how long an absent instance stays suspect
+	Err       error         // why it isn't connected, as far as is known
+}
+
+// Next blocks until there is something newer than what it returned before: a view, or another Connected. What
+// came between is skipped. Its errors are ctx's, and eider.Closed. One goroutine at a time may call it.
+func (s *Subscription) Next(ctx context.Context) (Update, error) {
+	for {
+		if u, news := s.news(); news {
+			return u, nil
+		}
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			return Update{}, ctx.Err()
+		case <-s.done:
+			return Update{}, eider.Errorf(eider.Closed, "follow "+s.feed.service, "the subscription is closed")
+		case <-s.w.reg.closing.Done():
+			return Update{}, errClosed
+		}
+	}
+}
+
+// news returns the newest state, if Next hasn't returned it yet.
+func (s *Subscription) news() (Update, bool) {
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	f := s.feed
+	if s.closed || s.seen == f.version {
+		return Update{}, false
+	}
+	s.seen = f.version
+	return Update{View: f.held.view, Connected: f.current, Heard: s.w.heardAt, Lease: s.w.lease, Err: f.why}, true
+}
+
+func (s *Subscription) ring() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Ack says that this follower has switched to the view at the cursor, what it has let go of, and what
+// it can't for want of an alternative. Departures stay named until a later Ack leaves them out. It doesn't block.
+func (s *Subscription) Ack(at eider.Cursor, letGo, noAlternative []eider.Departure) {
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	if s.closed || s.w.observer {
+		return
+	}
+	s.acks.at = at
+	if !same(s.acks.letGo, letGo) {
+		s.acks.letGo = slices.Clone(letGo)
+	}
+	if !same(s.acks.noAlternative, noAlternative) {
+		s.acks.noAlternative = slices.Clone(noAlternative)
+	}
+	s.feed.owing = true
+	s.w.queue(s.feed)
+}
+
+// Doubt reports that a dial of the instance was refused, by a caller without a recent success there.
+func (s *Subscription) Doubt(d eider.Departure) {
+	if !s.w.observer {
+		d.Service = s.feed.service
+		s.w.doubt(d)
+	}
+}
+
+// Close ends the following; when it is the last of its service in this process, drains of the service no
+// longer wait for it.
+func (s *Subscription) Close() {
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	if !s.closed {
+		s.closed = true
+		close(s.done)
+		s.w.leave(s)
+	}
+}
+
+// joined is what all followers of the service say together: the oldest of their cursors in this node run, what
+// all of them have let go of, and what any of them can't.
+func (f *feed) joined(run uint64) ackState {
+	first := f.followers[0].acks
+	if first.at.Run != run {
+		first.at = eider.Cursor{}
+	}
+	if len(f.followers) == 1 {
+		return first
+	}
+	all := ackState{at: first.at}
+	for _, s := range f.followers[1:] {
+		if s.acks.at.Run != run {
+			all.at = eider.Cursor{}
+		} else if s.acks.at.Number < all.at.Number {
+			all.at = s.acks.at
+		}
+	}
+	for _, d := range first.letGo {
+		if f.each(func(s *Subscription) bool { return names(s.acks.letGo, d) }) {
+			all.letGo = append(all.letGo, d)
+		}
+	}
+	for _, s := range f.followers {
+		for _, d := range s.acks.noAlternative {
+			if !names(all.noAlternative, d) {
+				all.noAlternative = append(all.noAlternative, d)
+			}
+		}
+	}
+	return all
+}
+
+func (f *feed) each(holds func(*Subscription) bool) bool {
+	return !slices.ContainsFunc(f.followers, func(s *Subscription) bool { return !holds(s) })
+}
+
+// names tells whether a departure is in the list: the id, and the incarnation by its nonce.
+func names(list []eider.Departure, d eider.Departure) bool {
+	return slices.ContainsFunc(list, func(have eider.Departure) bool {
+		return have.ID == d.ID && have.Incarnation.Is(d.Incarnation)
+	})
+}
+
+// same tells whether two lists name the same departures in the same order.
+func same(a, b []eider.Departure) bool {
+	return slices.EqualFunc(a, b, func(x, y eider.Departure) bool { return x.ID == y.ID && x.Incarnation.Is(y.Incarnation) })
+}
