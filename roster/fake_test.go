@@ -89,7 +89,7 @@ type world struct {
 }
 
 // inWorld runs a test in a bubble, with a roster that has begun and is closed at the end.
-func inWorld(t *testing.T, c Config, zone string, test func(w *world)) {
+func inWorld(t *testing.T, c Config, zone string, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		src := newFake()
@@ -97,7 +97,7 @@ func inWorld(t *testing.T, c Config, zone string, test func(w *world)) {
 		w.Roster = c.follow("orders", zone, func() (source, error) { return src, nil })
 		defer w.Close()
 		w.View()
-		test(w)
+		test(t, w)
 	})
 }
 
@@ -170,7 +170,8 @@ func (w *world) take() Choice {
 	return c
 }
 
-// takeOf picks until it has one of this id.
+// takeOf picks until it has one of this id. It ends the others after that, else the least loaded would
+// be picked again and again.
 func (w *world) takeOf(id string) *Choice {
 	w.t.Helper()
 	for range 1000 {
@@ -178,17 +179,19 @@ func (w *world) takeOf(id string) *Choice {
 		if c.Instance().ID == id {
 			return &c
 		}
-		c.Done(Neutral)
+		defer c.Done(Neutral)
 	}
 	w.t.Fatalf("%s was never picked", id)
 	return nil
 }
 
-// picked returns the ids that a thousand picks meet, ordered; "nobody: …" if there is none.
-func (w *world) picked() string {
+// picked returns the ids that two hundred picks at a time meet, ordered; the error if there is nobody.
+func (w *world) picked() string { return w.pickedBy(200) }
+
+func (w *world) pickedBy(n int) string {
 	w.t.Helper()
 	var ids []string
-	for range 1000 {
+	for range n {
 		c, err := w.Take(w.t.Context(), nil)
 		if err != nil {
 			return err.Error()
@@ -196,7 +199,7 @@ func (w *world) picked() string {
 		if id := c.Instance().ID; !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
-		c.Done(Neutral)
+		defer c.Done(Neutral)
 	}
 	slices.Sort(ids)
 	return strings.Join(ids, " ")
