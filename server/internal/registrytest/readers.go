@@ -1,0 +1,108 @@
+package registrytest
+
+import (
+	"context"
+	"time"
+
+	"github.com/eiderhq/eider"
+)
+
+var readerCases = []testCase{
+	{name: "TheNodeDescribesItself", run: func(w *world) {
+		w.serve("orders", "1")
+		w.caller("c").follow("orders")
+		n := w.reg.Node()
+		if n.Run == 0 || !n.Ready || !n.Complete || n.Name == "" || n.Stance == "" || n.Since.IsZero() ||
+			n.Services != 1 || n.Instances != 1 || n.Callers != 1 || n.Bound != longest || len(n.Void) != 0 {
+			w.Errorf("the node is %+v", n)
+		}
+		if run := w.view("orders").Cursor.Run; run != n.Run {
+			w.Errorf("cursors are of run %x, the node is %x", run, n.Run)
+		}
+	}},
+	{name: "EventsAreToldInOrder", run: func(w *world) {
+		p := w.serve("orders", "1")
+		p.leave()
+		p.left()
+		events, whole := w.reg.Events(0)
+		var kinds []eider.EventKind
+		for i, e := range events {
+			if e.Seq != uint64(i)+1 || e.Time.IsZero() || i > 0 && e.Time.Before(events[i-1].Time) {
+				w.Errorf("event %d is %+v", i, e)
+			}
+			if e.ID == "1" {
+				kinds = append(kinds, e.Kind)
+			}
+		}
+		want := []eider.EventKind{eider.EventRegistered, eider.EventLeaving, eider.EventBarrier, eider.EventLeft}
+		if !whole || len(kinds) != len(want) {
+			w.Fatalf("the events of one life are %q, want %q", kinds, want)
+		}
+		for i := range want {
+			if kinds[i] != want[i] {
+				w.Fatalf("the events of one life are %q, want %q", kinds, want)
+			}
+		}
+		if rest, whole := w.reg.Events(events[1].Seq); !whole || len(rest) != len(events)-2 || rest[0].Seq != 3 {
+			w.Errorf("after event 2 come %+v", rest)
+		}
+	}},
+	{name: "EventsAreAwaited", run: func(w *world) {
+		heard := make(chan time.Time)
+		last := uint64(0)
+		if events, _ := w.reg.Events(0); len(events) > 0 {
+			last = events[len(events)-1].Seq
+		}
+		for range 3 {
+			go func() {
+				if err := w.reg.EventsWait(context.Background(), last); err != nil {
+					w.Error(err)
+				}
+				heard <- time.Now()
+			}()
+		}
+		w.pass(time.Hour)
+		at := time.Now()
+		w.serve("orders", "1")
+		for range 3 {
+			if took := (<-heard).Sub(at); took > time.Microsecond {
+				w.Errorf("told %s after the event", took)
+			}
+		}
+		if err := w.reg.EventsWait(context.Background(), last); err != nil {
+			w.Error(err)
+		}
+	}},
+	{name: "EventsAreBoundedAndSaySo", run: func(w *world) {
+		p := w.serve("orders", "1")
+		for i := range 5000 {
+			w.must(p.at.SetStatus(p.rec.Key, []eider.Status{eider.Down, eider.Up}[i%2]))
+		}
+		events, whole := w.reg.Events(0)
+		if whole || len(events) < 1000 || len(events) > 4999 {
+			w.Errorf("%d events are kept of 5001, whole is %t", len(events), whole)
+		}
+		for i, e := range events[1:] {
+			if e.Seq != events[i].Seq+1 {
+				w.Fatalf("event %d follows %d", e.Seq, events[i].Seq)
+			}
+		}
+		if _, whole := w.reg.Events(events[0].Seq - 1); !whole {
+			w.Error("what is kept isn't whole")
+		}
+	}},
+	{name: "DrainsAreListedNewestFirst", run: func(w *world) {
+		a, b := w.serve("orders", "a"), w.serve("billing", "b")
+		a.leave()
+		a.left()
+		w.pass(time.Second)
+		b.leave()
+		all := w.reg.Drains("")
+		if len(all) != 2 || all[0].ID != "b" || all[1].ID != "a" || all[1].Status != eider.Left || all[0].Since.Before(all[1].Since) {
+			w.Errorf("the drains are %+v", all)
+		}
+		if own := w.reg.Drains("orders"); len(own) != 1 || own[0].ID != "a" {
+			w.Errorf("the drains of orders are %+v", own)
+		}
+	}},
+}
