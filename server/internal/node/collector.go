@@ -1,0 +1,23 @@
+package node
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/eiderhq/eider/server/internal/front/native"
+)
+
+// collectors show what the native front holds and has refused, on the console's /metrics.
+func collectors(srv *native.Server) []prometheus.Collector {
+	gauge := func(name, help string, of func(native.Stats) int64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(of(srv.Stats())) })
+	}
+	counter := func(name, help string, of func(native.Stats) int64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(of(srv.Stats())) })
+	}
+	return []prometheus.Collector{
+		gauge("eider_native_connections", "Open connections of the native protocol.", func(s native.Stats) int64 { return s.Connections }),
+		gauge("eider_native_streams", "Open streams of the native protocol.", func(s native.Stats) int64 { return s.Streams }),
+		counter("eider_native_turned_away_total", "Connections closed at once because --max-connections was reached.", func(s native.Stats) int64 { return s.TurnedAway }),
+		counter("eider_native_limited_total", "Streams and registrations told to come back later, by a limit or rate.", func(s native.Stats) int64 { return s.Limited }),
+	}
+}

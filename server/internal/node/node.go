@@ -1,0 +1,228 @@
+// Package node is one registry server: settings in, rooms wired, started and stopped in order.
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/server/internal/front/console"
+	"github.com/eiderhq/eider/server/internal/front/native"
+	"github.com/eiderhq/eider/server/internal/ledger"
+	"github.com/eiderhq/eider/server/internal/replica"
+	"github.com/eiderhq/eider/server/internal/replica/solo"
+)
+
+// grace is how long a stop waits for streams and requests that don't end when told to; then it cuts them.
+const grace = 2 * time.Second
+
+// Config sets a node up. The zero value works.
+type Config struct {
+	Settings Settings
+	Version  string       // shown on pages and in metrics
+	Logger   *slog.Logger // nil means one by the settings, on standard error
+
+	// Listen and Dial replace the network; nil means TCP. For tests.
+	Listen func(address string) (net.Listener, error)
+	Dial   func(ctx context.Context, address string) error
+}
+
+// Addrs are where a node is served.
+type Addrs struct{ GRPC, HTTP net.Addr }
+
+// Node is one registry server. It runs once.
+type Node struct {
+	cfg     Config
+	log     *slog.Logger
+	replica replica.Registry
+	native  *native.Server
+	console http.Handler
+
+	pending atomic.Pointer[string] // what the node waits for before it is ready; nil once it is
+	ready   chan struct{}
+	addrs   Addrs // set before ready is closed
+}
+
+// New returns a node; it listens nowhere and starts nothing. The error names every setting that can't be.
+func New(cfg Config) (*Node, error) {
+	if err := cfg.Settings.Check(); err != nil {
+		return nil, err
+	}
+	cfg.Settings = cfg.Settings.withDefaults()
+	s := &cfg.Settings
+	if s.Node == "" {
+		s.Node = hostName()
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = s.Logger(os.Stderr)
+	}
+	if cfg.Listen == nil {
+		cfg.Listen = func(address string) (net.Listener, error) { return net.Listen("tcp", address) }
+	}
+	n := &Node{cfg: cfg, log: cfg.Logger, ready: make(chan struct{})}
+	n.waitFor("it hasn't started yet")
+	n.replica = solo.New(solo.Config{
+		Node: s.Node, Version: cfg.Version, Fresh: s.Fresh, Logger: n.log, Dial: cfg.Dial,
+		Ledger: ledger.Config{Lease: s.Lease, Beat: s.Beat, Cap: s.Cap,
+			MaxInstances: s.MaxInstances, MaxServices: s.MaxServices, MaxCallers: s.MaxCallers},
+	})
+	rate := func(perSecond int) native.Rate {
+		return native.Rate{PerSecond: float64(perSecond), Burst: 2 * perSecond}
+	}
+	n.native = native.New(n.replica, native.Config{Beat: s.Beat, Logger: n.log, Limits: native.Limits{
+		Connections: s.MaxConnections, Streams: s.MaxStreams, Instances: s.MaxStreamInstances, Subscriptions: s.MaxStreamServices,
+		Register: rate(s.RegisterRate), Reattach: rate(s.ReattachRate), Watch: rate(s.WatchRate),
+	}})
+	n.console = console.New(n.replica, console.Config{Version: cfg.Version, Pending: n.waitsFor, Collectors: collectors(n.native), Logger: n.log})
+	return n, nil
+}
+
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil || eider.CheckID(name) != nil {
+		return "eider"
+	}
+	return name
+}
+
+func (n *Node) waitFor(what string) { n.pending.Store(&what) }
+
+func (n *Node) waitsFor() []string {
+	if what := n.pending.Load(); what != nil {
+		return []string{*what}
+	}
+	return nil
+}
+
+// Ready is closed once the node answers.
+func (n *Node) Ready() <-chan struct{} { return n.ready }
+
+// Addrs returns where the node is served, once it is ready.
+func (n *Node) Addrs() Addrs {
+	<-n.ready
+	return n.addrs
+}
+
+// Run serves until ctx ends, then stops in order: not ready any more, streams told to attach elsewhere,
+// pages closed, the replica last. It returns when all that it started has ended; the error is nil after
+// an orderly stop.
+func (n *Node) Run(ctx context.Context) error {
+	grpcLis, httpLis, err := n.listen()
+	if err != nil {
+		return err
+	}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	var running sync.WaitGroup
+	defer running.Wait()
+
+	replicaCtx, stopReplica := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopReplica()
+	pagesCtx, stopPages := context.WithCancel(context.WithoutCancel(ctx))
+	pages := n.pages(pagesCtx)
+	defer n.stop(pages, stopPages)
+
+	start := func(what string, run func() error) {
+		running.Go(func() {
+			if err := run(); err != nil && !errors.Is(err, http.ErrServerClosed) {
+				fail(fmt.Errorf("%s: %w", what, err))
+			}
+		})
+	}
+	start("replica", func() error { return n.replica.Run(replicaCtx) })
+	start("grpc", func() error { return n.native.Serve(grpcLis) })
+	start("http", func() error { return pages.Serve(httpLis) })
+
+	n.addrs = Addrs{grpcLis.Addr(), httpLis.Addr()}
+	if n.awaitReplica(ctx) {
+		n.pending.Store(nil)
+		close(n.ready)
+		n.log.Info(fmt.Sprintf("eider: ready, grpc %s http %s", n.addrs.GRPC, n.addrs.HTTP))
+		<-ctx.Done()
+	}
+	n.waitFor("it is stopping")
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
+		return cause
+	}
+	return nil
+}
+
+// awaitReplica waits until the replica answers; false if ctx ended first.
+func (n *Node) awaitReplica(ctx context.Context) bool {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !n.replica.Node().Ready {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// listen takes both addresses, or neither.
+func (n *Node) listen() (grpcLis, httpLis net.Listener, err error) {
+	grpcLis, errGRPC := n.cfg.Listen(n.cfg.Settings.GRPC)
+	httpLis, errHTTP := n.cfg.Listen(n.cfg.Settings.HTTP)
+	if errGRPC == nil && errHTTP == nil {
+		return grpcLis, httpLis, nil
+	}
+	for _, lis := range []net.Listener{grpcLis, httpLis} {
+		if lis != nil {
+			lis.Close()
+		}
+	}
+	return nil, nil, errors.Join(n.explain("grpc", n.cfg.Settings.GRPC, errGRPC), n.explain("http", n.cfg.Settings.HTTP, errHTTP))
+}
+
+func (n *Node) explain(setting, address string, err error) error {
+	if err == nil {
+		return nil
+	}
+	op, kind := "listen for "+setting, eider.Unavailable
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return eider.Errorf(eider.Conflict, op, "%s is taken, perhaps by another eider server; end that one or choose another port: --%s 127.0.0.1:0 takes any free one (%w)", address, setting, err)
+	case errors.Is(err, syscall.EACCES):
+		return eider.Errorf(kind, op, "%s may not be used by this user; choose a port above 1023 with --%s (%w)", address, setting, err)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return eider.Errorf(kind, op, "this machine has no address %s; choose another with --%s, as in 127.0.0.1:0 (%w)", strings.TrimSuffix(address, ":0"), setting, err)
+	}
+	return &eider.Error{Op: op, Kind: kind, Err: err}
+}
+
+func (n *Node) pages(ctx context.Context) *http.Server {
+	return &http.Server{
+		Handler:           n.console,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ReadHeaderTimeout: 5 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(n.log.Handler(), slog.LevelDebug),
+	}
+}
+
+// stop stops both fronts, each within the grace.
+func (n *Node) stop(pages *http.Server, stopPages context.CancelFunc) {
+	n.waitFor("it is stopping")
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	n.native.Stop(ctx)
+	stopPages() // ends event streams, which Shutdown would wait for
+	if err := pages.Shutdown(ctx); err != nil {
+		pages.Close()
+	}
+	n.log.Info("eider: stopped", "node", cmp.Or(n.cfg.Settings.Node, "eider"))
+}

@@ -1,0 +1,242 @@
+package node
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/eiderhq/eider"
+)
+
+// Settings are everything about a node that one may choose. Each has one name, that of its flag; its
+// environment variable is EIDER_NAME, and its key in a file is the name. The zero value of every field
+// means its default.
+type Settings struct {
+	GRPC string // where the native protocol is served, ip:port; "" means 127.0.0.1:8762, port 0 any free one
+	HTTP string // where pages, JSON and metrics are served; "" means 127.0.0.1:8761
+
+	Node  string // this node's name; "" means the host's
+	Fresh bool   // declares that nobody called before this node started: barriers and views are complete at once
+
+	Lease time.Duration // 0 means 20s; an instance that is silent for so long lapses
+	Beat  time.Duration // 0 means 2s; what processes are told to beat at
+	Cap   time.Duration // 0 means 8s; a drain waits no longer for one caller
+
+	LogFormat string // text or json; "" means text
+	LogLevel  string // debug, info, warn or error; "" means info
+
+	MaxInstances       int // 0 means 200,000 known to this node
+	MaxServices        int // 0 means 20,000
+	MaxCallers         int // 0 means 50,000
+	MaxConnections     int // 0 means 60,000 of the native protocol
+	MaxStreams         int // 0 means 60,000
+	MaxStreamInstances int // 0 means 1,000 that one process registers
+	MaxStreamServices  int // 0 means 1,000 that one process follows
+	RegisterRate       int // 0 means 1,000 new instances a second, twice as many at once
+	ReattachRate       int // 0 means 5,000 known instances a second
+	WatchRate          int // 0 means 2,000 new callers a second
+
+	config string // the file
+	flags  map[string]*flag
+}
+
+// row is one setting: how it is named, explained, read and written.
+type row struct {
+	name, kind, about string
+	set               func(text string) error
+	get               func() string
+}
+
+// rows is the one table of settings.
+func (s *Settings) rows() []row {
+	return []row{
+		address("grpc", &s.GRPC, "where the native protocol is served; loopback only for now"),
+		address("http", &s.HTTP, "where JSON, events and metrics are served; loopback only for now"),
+		word("node", &s.Node, "this node's name (default the host's)"),
+		boolean("fresh", &s.Fresh, "declare that nobody called before this node started, so that drains needn't wait for them"),
+		duration("lease", &s.Lease, time.Second, time.Hour, "an instance that is silent for so long lapses"),
+		duration("beat", &s.Beat, 50*time.Millisecond, time.Minute, "what processes are told to beat at; a lease is at least three"),
+		duration("cap", &s.Cap, 100*time.Millisecond, time.Hour, "a drain waits no longer for one caller, counted from the leave"),
+		choice("log-format", &s.LogFormat, "how log lines are written", "text", "json"),
+		choice("log-level", &s.LogLevel, "the least that is logged", "debug", "info", "warn", "error"),
+		number("max-instances", &s.MaxInstances, "instances that this node keeps"),
+		number("max-services", &s.MaxServices, "services that this node keeps"),
+		number("max-callers", &s.MaxCallers, "callers that this node keeps"),
+		number("max-connections", &s.MaxConnections, "open connections of the native protocol; one more is closed"),
+		number("max-streams", &s.MaxStreams, "open streams of the native protocol; one more is told to come back"),
+		number("max-stream-instances", &s.MaxStreamInstances, "instances that one process may register"),
+		number("max-stream-services", &s.MaxStreamServices, "services that one process may follow"),
+		number("register-rate", &s.RegisterRate, "new instances a second, twice as many at once; more are told to come back"),
+		number("reattach-rate", &s.ReattachRate, "known instances that attach again a second, twice as many at once"),
+		number("watch-rate", &s.WatchRate, "new callers' streams a second, twice as many at once"),
+	}
+}
+
+// Defaults returns the settings of a node of which nothing was said.
+func Defaults() Settings { return Settings{}.withDefaults() }
+
+func (s Settings) withDefaults() Settings {
+	s.GRPC = cmp.Or(s.GRPC, "127.0.0.1:8762")
+	s.HTTP = cmp.Or(s.HTTP, "127.0.0.1:8761")
+	s.Lease = cmp.Or(s.Lease, 20*time.Second)
+	s.Beat = cmp.Or(s.Beat, 2*time.Second)
+	s.Cap = cmp.Or(s.Cap, 8*time.Second)
+	s.LogFormat = cmp.Or(s.LogFormat, "text")
+	s.LogLevel = cmp.Or(s.LogLevel, "info")
+	s.MaxInstances = cmp.Or(s.MaxInstances, 200_000)
+	s.MaxServices = cmp.Or(s.MaxServices, 20_000)
+	s.MaxCallers = cmp.Or(s.MaxCallers, 50_000)
+	s.MaxConnections = cmp.Or(s.MaxConnections, 60_000)
+	s.MaxStreams = cmp.Or(s.MaxStreams, 60_000)
+	s.MaxStreamInstances = cmp.Or(s.MaxStreamInstances, 1_000)
+	s.MaxStreamServices = cmp.Or(s.MaxStreamServices, 1_000)
+	s.RegisterRate = cmp.Or(s.RegisterRate, 1_000)
+	s.ReattachRate = cmp.Or(s.ReattachRate, 5_000)
+	s.WatchRate = cmp.Or(s.WatchRate, 2_000)
+	return s
+}
+
+// Check reports every setting that can't be, as one error; nil if all can.
+func (s Settings) Check() error {
+	s = s.withDefaults()
+	var faults []error
+	for _, r := range s.rows() {
+		if err := r.set(r.get()); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", r.name, err))
+		}
+	}
+	faults = append(faults, s.together()...)
+	return invalid(faults)
+}
+
+// together holds settings to each other; each of them may be well by itself.
+func (s *Settings) together() []error {
+	var faults []error
+	if s.Lease < 3*s.Beat {
+		faults = append(faults, fmt.Errorf("lease: %s is less than three beats of %s; one late beat would end an instance", s.Lease, s.Beat))
+	}
+	if _, port, err := net.SplitHostPort(s.GRPC); err == nil && s.GRPC == s.HTTP && port != "0" {
+		faults = append(faults, fmt.Errorf("http: %s is where grpc is served already; choose another port", s.HTTP))
+	}
+	return faults
+}
+
+func invalid(faults []error) error {
+	if len(faults) == 0 {
+		return nil
+	}
+	return &eider.Error{Op: "settings", Kind: eider.Invalid, Err: errors.Join(faults...)}
+}
+
+// Logger returns the logger that the settings ask for.
+func (s Settings) Logger(w io.Writer) *slog.Logger {
+	var level slog.Level // info, if the word is none
+	level.UnmarshalText([]byte(s.LogLevel))
+	options := &slog.HandlerOptions{Level: level}
+	if s.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+func address(name string, to *string, about string) row {
+	return row{name, "ip:port", about, func(text string) error {
+		if err := checkBind(text); err != nil {
+			return err
+		}
+		*to = text
+		return nil
+	}, func() string { return *to }}
+}
+
+// checkBind allows loopback alone: nothing here asks who is there yet.
+func checkBind(text string) error {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		return fmt.Errorf("%q must be ip:port, as in 127.0.0.1:8762", text)
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("%q needs a port from 0 to 65535; 0 means any free one", text)
+	}
+	if host == "localhost" {
+		return nil
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil && host != "" {
+		return fmt.Errorf("%q must name an IP or localhost, as in 127.0.0.1:8762", text)
+	}
+	if host == "" || !ip.IsLoopback() {
+		return fmt.Errorf("%q could be reached from other machines, and this version has neither TLS nor tokens, so anybody there could register and remove instances; bind to loopback, as in %s",
+			text, net.JoinHostPort("127.0.0.1", port))
+	}
+	return nil
+}
+
+func duration(name string, to *time.Duration, least, most time.Duration, about string) row {
+	return row{name, "duration", about, func(text string) error {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return fmt.Errorf("%q is no duration; write a number and a unit, as in 20s or 1m30s", text)
+		}
+		if d < least || d > most {
+			return fmt.Errorf("%s is out of bounds; it may be %s to %s", text, least, most)
+		}
+		*to = d
+		return nil
+	}, func() string { return to.String() }}
+}
+
+const maxNumber = 10_000_000
+
+func number(name string, to *int, about string) row {
+	return row{name, "number", about, func(text string) error {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("%q is no whole number", text)
+		}
+		if n < 1 || n > maxNumber {
+			return fmt.Errorf("%s is out of bounds; it may be 1 to %d", text, maxNumber)
+		}
+		*to = n
+		return nil
+	}, func() string { return strconv.Itoa(*to) }}
+}
+
+func boolean(name string, to *bool, about string) row {
+	return row{name, "bool", about, func(text string) error {
+		switch text {
+		case "true", "false":
+			*to = text == "true"
+			return nil
+		}
+		return fmt.Errorf("%q is neither true nor false", text)
+	}, func() string { return strconv.FormatBool(*to) }}
+}
+
+func choice(name string, to *string, about string, words ...string) row {
+	return row{name, strings.Join(words, "|"), about, func(text string) error {
+		if !slices.Contains(words, text) {
+			return fmt.Errorf("%q is none of %s", text, strings.Join(words, ", "))
+		}
+		*to = text
+		return nil
+	}, func() string { return *to }}
+}
+
+func word(name string, to *string, about string) row {
+	return row{name, "name", about, func(text string) error {
+		if text != "" && eider.CheckID(text) != nil {
+			return fmt.Errorf("%.140q must have 1 to %d bytes of printable ASCII without space, '/' and '@'", text, eider.MaxName)
+		}
+		*to = text
+		return nil
+	}, func() string { return *to }}
+}
