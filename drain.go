@@ -12,6 +12,7 @@ type CallerKind string
 const (
 	Native     CallerKind = "native"              // acknowledges by itself
 	FromBefore CallerKind = "callers from before" // whoever may have called before this node started
+	OfNode     CallerKind = "callers of a node"   // of another node, which has yet to report who they are
 )
 
 // MemberState tells where one caller stands in one drain.

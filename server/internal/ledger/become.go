@@ -1,0 +1,180 @@
+package ledger
+
+import "github.com/eiderhq/eider"
+
+// become makes a record what is known of its key; whether it may is decided by the caller. sess is where
+// it is attached here, nil when another node wrote it.
+func (t *Table) become(e *entry, rec eider.Record, owner string, sess *session) {
+	another := e.rec.Status != eider.StatusUnknown && !e.rec.Incarnation.Is(rec.Incarnation)
+	wasLive := e.live()
+	t.release(e)
+	t.unsettle(e)
+	if another {
+		if wasLive && e.proc != nil && (sess == nil || sess.proc != e.proc) {
+			e.proc.unknown++ // superseded, which says nothing of how its process fares
+		}
+		t.finish(departureOf(&e.rec), eider.Dead)
+		e.supersede()
+		e.reachable, e.refused, e.doubted = false, false, 0
+	} else if sess != nil {
+		sess.proc.revive(e.rec.Status)
+	}
+	before, home := e.proc, e.home
+	e.rec, e.suspicion, e.lost = t.words.repack(rec, e.rec, e.svc.name), 0, false
+	e.owned, e.owner, e.proc, e.home = sess != nil, owner, nil, 0
+	if sess != nil {
+		e.refused, e.doubted, e.dialed = false, 0, 0
+		sess.add(e)
+		e.proc = sess.proc
+	} else if !another && rec.Status == eider.Left {
+		e.home = home // its last words may still come
+	}
+	switch live := e.live(); {
+	case live && !wasLive:
+		t.enlist(e)
+	case !live:
+		t.entomb(e, wasLive)
+	}
+	if e.live() {
+		t.moveIn(e)
+	}
+	t.settle(e)
+	t.ended(before)
+	t.part(before)
+}
+
+// release takes an entry out of what holds live ones: its session, the alarms, its address, the overdue.
+func (t *Table) release(e *entry) {
+	if !e.live() {
+		return
+	}
+	t.unkeep(e)
+	t.alarms.cancel(e)
+	t.moveOut(e)
+	if sess := e.sess; sess != nil {
+		e.beat = sess.beat
+		sess.drop(e)
+	}
+}
+
+// enlist lists a new key, or one that was gone.
+func (t *Table) enlist(e *entry) {
+	if e.svc.gone[e.rec.ID] == e {
+		t.tombs.remove(e)
+		delete(e.svc.gone, e.rec.ID)
+		t.unlapse(e)
+	}
+	e.svc.list(e)
+	t.live++
+	t.use(e.svc)
+}
+
+// revive undoes what the end of an instance has told of its process.
+func (p *process) revive(ending eider.Status) {
+	if p == nil {
+		return
+	}
+	switch ending {
+	case eider.Dead:
+		p.ended = max(p.ended-1, 0)
+	case eider.Lapsed:
+		p.unknown = max(p.unknown-1, 0)
+	}
+}
+
+// end writes how an instance that is attached here has ended.
+func (t *Table) end(e *entry, status eider.Status, kind eider.EventKind, why string) {
+	p := e.proc
+	if e.sess != nil && status != eider.Left {
+		e.sess.over = true
+	}
+	t.release(e)
+	e.rec.Version++
+	e.rec.Status = status
+	e.suspicion = 0
+	t.settle(e)
+	t.tell(kind, e, why)
+	t.changed(e)
+	t.entomb(e, true)
+	t.finish(departureOf(&e.rec), status)
+	t.ended(p)
+	t.part(p)
+}
+
+// entomb keeps what is left of a gone instance, which is counted already; the oldest make room.
+func (t *Table) entomb(e *entry, wasLive bool) {
+	svc := e.svc
+	if wasLive {
+		delete(svc.live, e.rec.ID)
+		svc.stale = true
+		t.live--
+		t.use(svc)
+	}
+	if svc.gone[e.rec.ID] == e {
+		t.tombs.remove(e)
+		delete(svc.gone, e.rec.ID)
+	}
+	e.rec = stub(e.rec)
+	e.proc, e.counted, e.endedAt = nil, tally{}, t.clock
+	if svc.gone == nil {
+		svc.gone = map[string]*entry{}
+	}
+	svc.gone[e.rec.ID] = e
+	t.tombs.push(e)
+	svc.recent = append(svc.recent, e)
+	if len(svc.recent) >= 2*recentGone {
+		svc.recent = append(svc.recent[:0], svc.recent[len(svc.recent)-recentGone:]...)
+		clear(svc.recent[recentGone:cap(svc.recent)])
+	}
+	for t.tombs.length > t.cfg.MaxTombstones {
+		t.dropTomb(t.tombs.first)
+	}
+}
+
+func (t *Table) dropTomb(e *entry) {
+	t.tombs.remove(e)
+	t.unlapse(e)
+	delete(e.svc.gone, e.rec.ID)
+	t.sweep(e.svc)
+}
+
+// forget lets go of what has been kept for its time.
+func (t *Table) forget() {
+	for n := 0; n < lookWork && !t.tombs.empty() && t.tombs.first.endedAt+t.cfg.Retention <= t.clock; n++ {
+		t.dropTomb(t.tombs.first)
+	}
+	for len(t.lapses) > 0 && t.lapses[0].at+t.cfg.Lease <= t.clock {
+		if l := t.lapses[0]; l.e.lapse == l.at {
+			t.unlapse(l.e)
+		}
+		t.lapses = t.lapses[1:]
+	}
+	t.forgetRefusals()
+	t.forgetPeers()
+}
+
+// moveIn and moveOut keep who is at which address.
+func (t *Table) moveIn(e *entry) {
+	first := t.addresses[e.rec.Address]
+	if first != nil {
+		first.ahead = e
+		delete(t.addresses, e.rec.Address) // a key's string belongs to the entry that it leads to
+	}
+	e.ahead, e.after = nil, first
+	t.addresses[e.rec.Address] = e
+}
+
+func (t *Table) moveOut(e *entry) {
+	if e.after != nil {
+		e.after.ahead = e.ahead
+	}
+	if e.ahead != nil {
+		e.ahead.after = e.after
+	} else {
+		delete(t.addresses, e.rec.Address)
+		if e.after != nil {
+			t.addresses[e.after.rec.Address] = e.after
+		}
+	}
+	e.ahead, e.after = nil, nil
+}

@@ -1,0 +1,210 @@
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/eiderhq/eider"
+)
+
+// Reads. None moves the clock. What they return is the asker's own, but for the maps inside records, which
+// nobody ever writes to.
+
+// Instance returns a live instance: STARTING, UP, DOWN or DRAINING.
+func (t *Table) Instance(key eider.Key) (eider.Instance, bool) {
+	if e := t.find(key); e != nil && e.live() {
+		return e.instance(), true
+	}
+	return eider.Instance{}, false
+}
+
+// GoneOf returns how an instance has ended, if the last that is known of its key is that.
+func (t *Table) GoneOf(key eider.Key) (eider.Gone, bool) {
+	if e := t.find(key); e != nil && !e.live() {
+		return e.goneWord(), true
+	}
+	return eider.Gone{}, false
+}
+
+func (e *entry) goneWord() eider.Gone {
+	return eider.Gone{ID: e.rec.ID, Incarnation: e.rec.Incarnation, Attachment: e.rec.Attachment,
+		Version: e.rec.Version, Status: e.rec.Status}
+}
+
+// View returns the live instances of a service and who ended lately (the last 256), both ordered by id.
+func (t *Table) View(service string) ([]eider.Instance, []eider.Gone) {
+	svc := t.services[service]
+	if svc == nil {
+		return nil, nil
+	}
+	svc.sort()
+	instances := make([]eider.Instance, len(svc.order))
+	for i, e := range svc.order {
+		instances[i] = e.instance()
+	}
+	var gone []eider.Gone
+	for _, e := range svc.recent[max(len(svc.recent)-recentGone, 0):] {
+		if svc.gone[e.rec.ID] == e {
+			gone = append(gone, e.goneWord())
+		}
+	}
+	slices.SortFunc(gone, func(a, b eider.Gone) int { return strings.Compare(a.ID, b.ID) })
+	return instances, slices.CompactFunc(gone, func(a, b eider.Gone) bool { return a.ID == b.ID })
+}
+
+// Records returns all that is known of a service, tombstones included, ordered by id: what a node sends to
+// another.
+func (t *Table) Records(service string) []eider.Record {
+	svc := t.services[service]
+	if svc == nil {
+		return nil
+	}
+	svc.sort()
+	out := make([]eider.Record, 0, len(svc.live)+len(svc.gone))
+	for _, e := range svc.order {
+		out = append(out, e.rec)
+	}
+	for _, e := range svc.gone {
+		out = append(out, e.rec)
+	}
+	slices.SortFunc(out, func(a, b eider.Record) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}
+
+// Knows tells whether anything is known of a service: an instance, a tombstone, a caller.
+func (t *Table) Knows(service string) bool { return t.services[service] != nil }
+
+// Complete tells whether this node has heard of everybody: it has run for a lease.
+func (t *Table) Complete(now time.Time) bool { return t.cfg.Fresh || t.at(now) >= t.cfg.Lease }
+
+// Services returns every service with an instance or a caller, ordered by name, without cursors.
+func (t *Table) Services() []eider.Summary {
+	out := make([]eider.Summary, 0, t.used)
+	for _, svc := range t.services {
+		if !svc.used {
+			continue
+		}
+		out = append(out, svc.summary())
+	}
+	slices.SortFunc(out, func(a, b eider.Summary) int { return strings.Compare(a.Service, b.Service) })
+	return out
+}
+
+// Summary returns one service at a glance, without its cursor.
+func (t *Table) Summary(service string) eider.Summary {
+	if svc := t.services[service]; svc != nil {
+		return svc.summary()
+	}
+	return eider.Summary{Service: service}
+}
+
+func (s *service) summary() eider.Summary {
+	return eider.Summary{Service: s.name, Up: s.count[lineUp], Suspect: s.count[lineSuspect], Starting: s.count[lineStarting],
+		Down: s.count[lineDown], Draining: s.count[lineDraining], Callers: len(s.followers)}
+}
+
+// Callers returns who follows the service of that name ("" means any), ordered by service and id. Cursor has the number
+// that the caller acknowledged last; run and Behind are the replica's.
+func (t *Table) Callers(name string) []eider.Caller {
+	var out []eider.Caller
+	add := func(svc *service) {
+		for _, f := range svc.followers {
+			out = append(out, eider.Caller{ID: f.proc.name, Kind: eider.Native, Service: svc.name, Stream: f.streams > 0,
+				Since: f.since, Cursor: eider.Cursor{Number: f.at}, Cap: t.cfg.Cap + max(f.proc.wait-t.clock, 0)})
+		}
+	}
+	if name == "" {
+		for _, svc := range t.services {
+			add(svc)
+		}
+	} else if svc := t.services[name]; svc != nil {
+		add(svc)
+	}
+	slices.SortFunc(out, func(a, b eider.Caller) int {
+		return cmp.Or(strings.Compare(a.Service, b.Service), strings.Compare(a.ID, b.ID))
+	})
+	return out
+}
+
+// Drain returns the state of a departure; of the finished ones the last 256 are kept.
+func (t *Table) Drain(dep eider.Departure) (eider.Drain, bool) {
+	key := departure{dep.Key, dep.Incarnation.Nonce}
+	if d := t.drains[key]; d != nil {
+		return d.snapshot(), true
+	}
+	for _, d := range slices.Backward(t.finished) {
+		if d.key == key {
+			return d.snapshot(), true
+		}
+	}
+	return eider.Drain{}, false
+}
+
+// Drains returns the departures of a service ("" means any), running ones and the last 256 finished, the
+// newest first.
+func (t *Table) Drains(service string) []eider.Drain {
+	var found []*drain
+	for _, d := range t.drains {
+		if service == "" || d.svc.name == service {
+			found = append(found, d)
+		}
+	}
+	for _, d := range t.finished {
+		if service == "" || d.svc.name == service {
+			found = append(found, d)
+		}
+	}
+	slices.SortFunc(found, func(a, b *drain) int { return cmp.Compare(b.order, a.order) })
+	var out []eider.Drain
+	for _, d := range found {
+		out = append(out, d.snapshot())
+	}
+	return out
+}
+
+// running returns the drains that run, the oldest first.
+func (t *Table) running() []*drain {
+	var out []*drain
+	for _, d := range t.drains {
+		out = append(out, d)
+	}
+	slices.SortFunc(out, func(a, b *drain) int { return cmp.Compare(a.order, b.order) })
+	return out
+}
+
+// Bound returns how long a drain of the service begun now pauses at most, counted from the leave. It
+// doesn't hang on who follows the service now: a caller may come between this answer and the leave.
+func (t *Table) Bound(service string) time.Duration { return t.cfg.Cap + max(t.waits-t.clock, 0) }
+
+// maxVoid bounds the sentences of Void.
+const maxVoid = 16
+
+// Void says in sentences what voids this node's bounds now; nil if nothing does.
+func (t *Table) Void() []string {
+	var out []string
+	if t.clock < t.before {
+		out = append(out, "this node has just started: callers from before may not have come back yet, and every drain waits for them")
+	}
+	if len(t.refusals) > 0 && t.massive(0) {
+		out = append(out, t.massSentence())
+	}
+	if t.node.preserving {
+		out = append(out, t.node.sentence("instances of this node"))
+	}
+	var groups []string
+	if t.preserving > 0 {
+		for _, g := range t.groups {
+			if g.preserving {
+				groups = append(groups, g.sentence("instances of "+g.String()))
+			}
+		}
+	}
+	slices.Sort(groups)
+	if rest := len(groups) - maxVoid; rest > 0 {
+		groups = append(groups[:maxVoid], fmt.Sprintf("and %d more groups like these", rest))
+	}
+	return append(out, groups...)
+}
