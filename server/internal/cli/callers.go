@@ -37,7 +37,7 @@ how long a drain waits at most for a caller that never lets go.`,
 			}
 			defer c.close()
 			service := first(args)
-			var all callerList
+			all := callerList{Callers: []eider.Caller{}}
 			for after := ""; ; {
 				query := paged(after)
 				if service != "" {

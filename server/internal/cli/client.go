@@ -41,10 +41,13 @@ func (a *app) client() (*client, error) {
 	if err != nil {
 		return nil, usage("%s %q: %w", source, text, err)
 	}
-	dialer := &net.Dialer{Timeout: dialTimeout}
+	dial := (&net.Dialer{Timeout: dialTimeout}).DialContext
+	if a.Dial != nil {
+		dial = func(ctx context.Context, _, address string) (net.Conn, error) { return a.Dial(ctx, address) }
+	}
 	return &client{base, &http.Client{
 		// No proxy: a registry is near, and a proxy would ask under a name that the node doesn't answer to.
-		Transport:     &http.Transport{DialContext: dialer.DialContext, TLSHandshakeTimeout: dialTimeout},
+		Transport:     &http.Transport{DialContext: dial, TLSHandshakeTimeout: dialTimeout},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
@@ -119,7 +122,10 @@ func (c *client) ask(ctx context.Context, q question) (*http.Response, error) {
 	return nil, c.refused(resp)
 }
 
-var errTooSlow = errors.New("no answer in time")
+var (
+	errTooSlow = errors.New("no answer in time")
+	errTooSoon = errors.New("the registry doesn't wait for a change: is there a cache between?") // asking on at once would be polling
+)
 
 func limit(q question) int64 {
 	if q.sse {
@@ -198,6 +204,9 @@ func (c *client) fetch(ctx context.Context, q question, v any) (*http.Response, 
 	if err := json.NewDecoder(resp.Body).Decode(v); err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
+		}
+		if net := net.Error(nil); errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &net) {
+			return nil, &exit{exitUnreachable, fmt.Errorf("the registry at %s broke off in its answer (%w): does its process run?", c.base, err)}
 		}
 		return nil, &exit{exitFailure, fmt.Errorf("the answer of %s can't be read: %w; is it of another version than this command?", c.base, err)}
 	}

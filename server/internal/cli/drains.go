@@ -2,9 +2,7 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/url"
 	"slices"
 	"strings"
@@ -13,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/eiderhq/eider"
-	"github.com/eiderhq/eider/retry"
 )
 
 // drainList is the answer of /v1/drains.
@@ -72,33 +69,13 @@ func (c *client) drains(ctx context.Context, service string) (list drainList, er
 // watchDrains shows the drains at every event, and while one runs every half second besides: its progress
 // makes no events.
 func (a *app) watchDrains(ctx context.Context, c *client, service string) error {
-	for attempt, seen := 0, false; ; attempt++ {
-		news := make(chan struct{}, 1)
-		stream, err := c.follow(ctx, service, url.Values{"last": {"0"}}, "")
-		if err == nil {
-			seen = true
-			err = a.redrawDrains(ctx, c, service, stream, news, &attempt)
-		}
-		switch {
-		case ended(ctx, err):
-			return nil
-		case !seen || isFailure(err):
-			return err
-		case !a.retrying(ctx, attempt, err, retry.Backoff{}.Delay(attempt, rand.Float64())):
-			return nil
-		}
-	}
+	return a.whileFollowing(ctx, func(string) (*following, error) {
+		return c.follow(ctx, service, url.Values{"last": {"0"}}, "")
+	}, func(stream *following) error { return a.redrawDrains(ctx, c, service, stream) })
 }
 
-// isFailure tells an error that trying again doesn't mend: the output is closed.
-func isFailure(err error) bool {
-	e, ok := errors.AsType[*exit](err)
-	return ok && e.code == exitFailure
-}
-
-func (a *app) redrawDrains(ctx context.Context, c *client, service string, stream *following, news chan struct{}, attempt *int) error {
-	ctx, cancel := context.WithCancel(ctx)
-	over := make(chan error, 1)
+func (a *app) redrawDrains(ctx context.Context, c *client, service string, stream *following) error {
+	news, over := make(chan struct{}, 1), make(chan error, 1)
 	go func() {
 		for {
 			if _, err := stream.next(); err != nil {
@@ -111,14 +88,12 @@ func (a *app) redrawDrains(ctx context.Context, c *client, service string, strea
 			}
 		}
 	}()
-	defer func() { cancel(); stream.close(); <-over }()
+	defer func() { stream.close(); <-over }()
 	for {
 		list, err := c.drains(ctx, service)
 		if err != nil {
-			over <- nil // nobody reads the stream's own end anymore
 			return err
 		}
-		*attempt = -1
 		if err := a.frame(list, func(t *table) { drawDrains(t, list, service) }); err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"net/url"
 	"strconv"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/eiderhq/eider"
-	"github.com/eiderhq/eider/retry"
 )
 
 // eventList is the answer of /v1/events.
@@ -70,8 +68,8 @@ with --json each event is then one line.`,
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on telling, until Ctrl-C")
-	cmd.Flags().IntVarP(&last, "last", "n", 100, "how `many` past events to tell, at most 10000")
-	cmd.Flags().StringVar(&service, "service", "", "tell of this `service` only")
+	cmd.Flags().IntVarP(&last, "last", "n", 100, "tell the last `N` events first, at most 10000")
+	cmd.Flags().StringVar(&service, "service", "", "tell of this `SERVICE` only")
 	return cmd
 }
 
@@ -115,29 +113,14 @@ func hueOf(kind eider.EventKind) string {
 
 // followEvents tells events until ctx ends; it comes back after a registry that went away, to where it was.
 func (a *app) followEvents(ctx context.Context, c *client, service string, query url.Values) error {
-	place, seen := "", false
-	for attempt := 0; ; attempt++ {
-		stream, err := c.follow(ctx, service, query, place)
-		if err == nil {
-			seen, attempt = true, 0
-			err = a.tellEvents(stream, &place)
-			stream.close()
-		}
-		switch {
-		case ended(ctx, err):
-			return nil
-		case !seen || isFailure(err):
-			return err
-		case !a.retrying(ctx, attempt, err, retry.Backoff{}.Delay(attempt, rand.Float64())):
-			return nil
-		}
-	}
+	return a.whileFollowing(ctx, func(place string) (*following, error) {
+		return c.follow(ctx, service, query, place)
+	}, a.tellEvents)
 }
 
-func (a *app) tellEvents(stream *following, place *string) error {
+func (a *app) tellEvents(stream *following) error {
 	for {
 		m, err := stream.next()
-		*place = stream.id
 		if err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"slices"
@@ -14,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/eiderhq/eider"
-	"github.com/eiderhq/eider/retry"
 )
 
 // viewAnswer is the answer of /v1/services/{service}.
@@ -124,26 +122,30 @@ func (c *client) view(ctx context.Context, service, tag string, wait time.Durati
 
 // watchInstances shows the view at every change until ctx ends. It outlives the registry's restarts.
 func (a *app) watchInstances(ctx context.Context, c *client, service string, gone bool) error {
-	tag, wait, attempt := "", time.Duration(0), 0
+	var patience again
+	tag, wait := "", time.Duration(0)
 	for {
+		asked := time.Now()
 		v, newTag, err := c.view(ctx, service, tag, wait)
+		if err == nil && v == nil && time.Since(asked) < wait/2 {
+			err = errTooSoon
+		}
 		switch {
 		case err != nil && ended(ctx, err):
 			return nil
-		case err != nil && wait == 0 && tag == "" && attempt == 0:
+		case err != nil && (tag == "" || isFailure(err)):
 			return err // never seen: most likely misspelt, or no registry
 		case err != nil:
-			if !a.retrying(ctx, attempt, err, retry.Backoff{}.Delay(attempt, rand.Float64())) {
+			if !patience.wait(ctx, a, err) {
 				return nil
 			}
-			attempt++
 			continue
 		case v != nil:
 			if err := a.frame(v, func(t *table) { drawInstances(t, v, gone) }); err != nil {
 				return err
 			}
 		}
-		tag, wait, attempt = newTag, 30*time.Second, 0
+		tag, wait, patience = newTag, 30*time.Second, again{}
 	}
 }
 

@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -28,6 +30,9 @@ type Process struct {
 	Terminal bool           // Out is one: colours, and watched tables are drawn in place
 	Zone     *time.Location // for times in tables; nil means time.Local
 	Version  string         // set by the build; "" means what Go recorded
+
+	// Dial replaces the network; nil means TCP. For tests and tunnels.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
 }
 
 // Main runs the command that this process was started for and returns its exit code.
@@ -67,38 +72,47 @@ It keeps the answer right while instances start, leave, crash and come back, and
 lets an instance leave without losing a request: the pause before it stops ends when
 the last caller has let go of it, not after a guessed sleep.
 
-Try this first, in two terminals:
+Try this first:
+
+  eider demo                   real processes restart and crash under load; see what gets lost
+
+Then, in two terminals:
 
   eider server                 a registry on this machine, ports 8761 (HTTP) and 8762 (gRPC)
   eider services               what it knows
 
-Then look closer:
+And look closer:
 
   eider instances orders -w    who serves orders, redrawn as it changes
   eider callers orders         who calls orders, and how far behind they are
   eider drains -w              who is leaving, and whom that waits for
   eider events -f              what happens, as it happens`,
 		SilenceErrors: true, SilenceUsage: true,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			return a.checkOutput()
 		},
 	}
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{if .Runnable}}\n  {{.UseLine}}{{end}}", "{{if and .Runnable .HasParent}}\n  {{.UseLine}}{{end}}", 1))
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	flags := root.PersistentFlags()
-	flags.StringVarP(&a.output, "output", "o", "table", "`format` of the answer: table or json")
+	flags.StringVarP(&a.output, "output", "o", "table", "`FORMAT` of the answer: table or json")
 	flags.BoolVar(&a.json, "json", false, "short for --output json")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)) // it fails for an unknown flag only
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "ask", Title: "Ask a registry:"})
 	for _, cmd := range []*cobra.Command{a.servicesCommand(), a.instancesCommand(), a.callersCommand(), a.drainsCommand(), a.eventsCommand()} {
 		cmd.GroupID = "ask"
-		cmd.Flags().StringVar(&a.http, "http", "", "`address` of the registry's HTTP port, host:port or URL (default $EIDER_HTTP, else 127.0.0.1:8761)")
+		cmd.Flags().StringVar(&a.http, "http", "", "`ADDRESS` of the registry's HTTP port, host:port or URL (default $EIDER_HTTP, else 127.0.0.1:8761)")
 		root.AddCommand(cmd)
 	}
 	root.AddCommand(demoCommand())
+	for _, cmd := range root.Commands() {
+		if cmd.GroupID == "" {
+			cmd.GroupID = "run"
+		}
+	}
 	root.AddCommand(a.versionCommand())
 	typed(root)
 	return root
@@ -151,23 +165,3 @@ func (a *app) print(text string) error {
 
 // colour tells whether statuses are coloured: on a terminal whose owner hasn't said NO_COLOR.
 func (a *app) colour() bool { return a.Terminal && a.Getenv("NO_COLOR") == "" }
-
-// retrying waits before another try, and tells once why; false when ctx has ended.
-func (a *app) retrying(ctx context.Context, attempt int, err error, delay time.Duration) bool {
-	if attempt == 0 && ctx.Err() == nil {
-		fmt.Fprintf(a.Err, "eider: %s\neider: trying again until it answers; Ctrl-C ends this\n", oneLine(err.Error()))
-	}
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// ended tells whether an error only says that the person has ended the command.
-func ended(ctx context.Context, err error) bool {
-	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || unreachable(err))
-}

@@ -36,7 +36,7 @@ SUSPECT counts instances that are UP but doubted: ` + "`eider instances SERVICE`
 				return err
 			}
 			defer c.close()
-			var all serviceList
+			all := serviceList{Services: []eider.Summary{}}
 			for after := ""; ; {
 				var page serviceList
 				if _, err := c.fetch(cmd.Context(), question{path: "/v1/services", query: paged(after)}, &page); err != nil {

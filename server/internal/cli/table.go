@@ -40,7 +40,7 @@ func (t *table) row(columns ...any) {
 			one = cell{text: c.(string)}
 		}
 		if one.text == "" {
-			one.text = "-"
+			one = cell{text: "-"}
 		}
 		one.text = printable(one.text)
 		row = append(row, one)

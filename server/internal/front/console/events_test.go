@@ -249,8 +249,8 @@ func TestWaitForAView(t *testing.T) {
 		}
 		reg.End(errors.New("stopped"))
 		begin = time.Now()
-		if w := ask(h, "/v1/services/orders?wait=30s", "If-None-Match", `"abc:8"`); w.Code != 304 || time.Since(begin) > time.Second {
-			t.Errorf("a node that stops: status %d after %s, want 304 at once", w.Code, time.Since(begin))
+		if w := ask(h, "/v1/services/orders?wait=30s", "If-None-Match", `"abc:8"`); w.Code != 503 || time.Since(begin) > time.Second {
+			t.Errorf("a node that stops: status %d after %s, want 503 at once", w.Code, time.Since(begin))
 		}
 	})
 }

@@ -93,7 +93,10 @@ func (c *console) view(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		defer release()
-		v, ok = c.await(w, r, v, p.wait)
+		if v, ok, err = c.await(w, r, v, p.wait); err != nil {
+			failWith(w, err)
+			return
+		}
 	}
 	if !ok {
 		failWith(w, c.noService(name))
@@ -108,10 +111,10 @@ func (c *console) view(w http.ResponseWriter, r *http.Request) {
 	c.writeView(w, v, p)
 }
 
-// await returns the first view that isn't the one given, or the newest when the time is up or the asker
-// or the node has gone. Events tell when to look; an event may come a little before the view that shows
-// it, so a look is repeated twice.
-func (c *console) await(w http.ResponseWriter, r *http.Request, was *eider.View, wait time.Duration) (*eider.View, bool) {
+// await returns the first view that isn't the one given, or the newest when the time is up. Events tell
+// when to look; an event may come a little before the view that shows it, so a look is repeated twice.
+// A node that stops says so: "unchanged" at once would make the asker ask again at once.
+func (c *console) await(w http.ResponseWriter, r *http.Request, was *eider.View, wait time.Duration) (*eider.View, bool, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
 	c.extend(w, wait+writeGrace)
@@ -122,13 +125,18 @@ func (c *console) await(w http.ResponseWriter, r *http.Request, was *eider.View,
 	for {
 		for _, settle := range [...]time.Duration{0, 10 * time.Millisecond, 90 * time.Millisecond} {
 			pause(ctx, settle)
-			if v, ok := c.reg.View(was.Service); !ok || etag(v) != etag(was) || ctx.Err() != nil {
-				return v, ok
+			v, ok := c.reg.View(was.Service)
+			if !ok || etag(v) != etag(was) {
+				return v, ok, nil
 			}
 		}
 		for about := false; !about; {
-			if c.reg.EventsWait(ctx, seen) != nil {
-				return c.reg.View(was.Service)
+			if err := c.reg.EventsWait(ctx, seen); err != nil {
+				if r.Context().Err() == nil && ctx.Err() != nil {
+					v, ok := c.reg.View(was.Service)
+					return v, ok, nil
+				}
+				return nil, false, eider.Errorf(eider.Unavailable, "", "this node is stopping: come back in a moment")
 			}
 			news, whole := c.reg.Events(seen)
 			about = !whole
@@ -217,9 +225,9 @@ func (c *console) noService(name string) error {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
 	if !c.reg.Node().Complete {
-		hint += "; it started a moment ago, and not everybody may have attached yet"
+		hint = "it started a moment ago, and not everybody may have attached yet: try again soon"
 	}
-	return eider.Errorf(eider.NotFound, "", "this node has never heard of a service %q; %s", name, hint)
+	return eider.Errorf(eider.NotFound, "", "this node has never heard of a service %q: %s", name, hint)
 }
 
 func (c *console) callers(w http.ResponseWriter, r *http.Request) {
