@@ -55,7 +55,7 @@ func (t *Table) leaving(e *entry) {
 	d := t.drains[departureOf(&e.rec)]
 	if d == nil {
 		d = t.openDrain(e)
-		t.tell(eider.EventLeaving, e, fmt.Sprintf("%d callers are to let go", d.open))
+		t.tell(eider.EventLeaving, e, callers(d.open)+" to let go")
 	}
 	if e.owned && !d.owned {
 		d.owned = true
@@ -230,14 +230,22 @@ func (t *Table) reach(d *drain) {
 	}
 	d.reached, d.barrier = true, t.clock-d.from
 	t.progress(d)
-	if d.owned {
-		detail := fmt.Sprintf("%d callers have let go", d.total-d.capped)
-		if d.capped > 0 {
-			detail += fmt.Sprintf(", %d are covered by their cap", d.capped)
-		}
-		t.event(eider.Event{Kind: eider.EventBarrier, Service: d.svc.name, ID: d.dep.ID, Incarnation: d.dep.Incarnation,
-			Status: eider.Draining, Detail: detail + " after " + d.barrier.Round(time.Millisecond).String()})
+	if !d.owned {
+		return
 	}
+	detail := callers(d.total-d.capped) + " settled"
+	if d.capped > 0 {
+		detail += ", " + callers(d.capped) + " covered by a cap"
+	}
+	t.event(eider.Event{Kind: eider.EventBarrier, Service: d.svc.name, ID: d.dep.ID, Incarnation: d.dep.Incarnation,
+		Status: eider.Draining, Detail: detail + " after " + d.barrier.Round(time.Millisecond).String()})
+}
+
+func callers(n int) string {
+	if n == 1 {
+		return "1 caller"
+	}
+	return fmt.Sprintf("%d callers", n)
 }
 
 // finish ends a drain with its instance. What is kept of it is bounded.
