@@ -12,7 +12,7 @@ import (
 func (d *drainer) finish(barrier time.Duration, enough <-chan struct{}) {
 	d.barred.Store(true)
 	if !d.ended {
-		d.ln.finish()
+		d.ln.end()
 		if d.ended = await(d.served, time.Second); !d.ended {
 			d.log.Error("the listener's Accept doesn't end; going on without it", "service", d.set.Service)
 		}

@@ -10,46 +10,69 @@ import (
 // errEmptied ends the server's accept loop once its queue is empty.
 var errEmptied = errors.New("drain: the accept queue is empty, the listener closes")
 
-// quietAccept is how long the accept queue must stay empty.
-const quietAccept = 2 * time.Millisecond
+const (
+	quietAccept = 2 * time.Millisecond  // how long the accept queue must be empty
+	longAccept  = 50 * time.Millisecond // a look ends by then, whoever keeps coming
+)
 
-// listener admits each connection to the book as it is accepted, and can end by emptying the accept
-// queue first: closing a listener resets whoever waits in it (D5).
+// stage is how far the emptying of the accept queue is. A look ends when the queue was empty for
+// quietAccept, or after longAccept. There are two: one that comes late for its own deadline doesn't look at all.
+type stage uint8
+
+const (
+	accepting stage = iota
+	first
+	second
+	emptied
+)
+
+// listener admits each connection to the book as it is accepted, and ends by emptying the accept queue
+// first: closing a listener resets whoever waits in it (D5).
 type listener struct {
 	net.Listener
-	book     *book
-	emptying atomic.Bool
+	book   *book
+	finish atomic.Bool // order to end
+
+	stage stage // of the one goroutine that accepts, as is until
+	until time.Time
 }
 
 type deadliner interface{ SetDeadline(time.Time) error }
 
-// Accept is called by one goroutine, the server's. It returns errEmptied when it was told to finish
-// and two looks in a row have found the queue empty: one alone could have been late for its own
-// deadline, in which case it hasn't looked at all.
+// Accept is called by one goroutine, the server's.
 func (l *listener) Accept() (net.Conn, error) {
-	for empty := 0; ; {
+	for l.stage != emptied {
 		nc, err := l.Listener.Accept()
-		switch {
-		case err == nil:
+		if err == nil {
+			if l.stage != accepting && time.Now().After(l.until) {
+				l.advance()
+			}
 			return l.book.admit(nc)
-		case !l.emptying.Load():
+		}
+		if !l.finish.Load() {
 			return nil, err
 		}
 		if ne, ok := errors.AsType[net.Error](err); !ok || !ne.Timeout() {
-			return nil, errEmptied // closed under us
+			break // closed under us
 		}
-		if empty++; empty > 2 { // the first timeout is finish's
-			return nil, errEmptied
-		}
+		l.advance()
 		if err := l.Listener.(deadliner).SetDeadline(time.Now().Add(quietAccept)); err != nil {
-			return nil, errEmptied
+			break
 		}
 	}
+	return nil, errEmptied
 }
 
-// finish makes Accept empty the queue and end. A listener without deadlines is just closed.
-func (l *listener) finish() {
-	l.emptying.Store(true)
+// advance enters the next stage.
+func (l *listener) advance() {
+	l.stage++
+	l.until = time.Now().Add(longAccept)
+}
+
+// end makes Accept empty the queue and return. A listener without deadlines is just closed.
+func (l *listener) end() {
+	unlist(l.Listener)
+	l.finish.Store(true)
 	dl, ok := l.Listener.(deadliner)
 	if !ok || dl.SetDeadline(time.Unix(1, 0)) != nil {
 		l.Listener.Close()

@@ -1,0 +1,3 @@
+package drain
+
+func child(string) {}
