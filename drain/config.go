@@ -76,6 +76,11 @@ type Config struct {
 	// Logger hears of the leave, of who is waited for, and of what is lost. nil means slog.Default().
 	Logger *slog.Logger
 
+	// Listed is called when the registry lists the instance, and when it no longer does: turn a
+	// readiness probe red with it, or say so. It delays nothing but the next call. nil means nobody
+	// wants to know.
+	Listed func(registry.State)
+
 	// Progress is called with each change of the drain, newest wins: while it runs, changes in between
 	// are skipped. It runs in a goroutine of its own, and delays nothing but Serve's return, by a
 	// second at most. nil means nobody wants to know.
