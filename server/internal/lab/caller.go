@@ -1,0 +1,217 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/eiderhttp"
+	"github.com/eiderhq/eider/registry"
+)
+
+// caller is one process with one closed loop: think, POST, think, POST.
+type caller struct {
+	role   role
+	tell   *teller
+	client *http.Client
+	target func() (string, error) // the URL of the next call
+	births *births
+
+	mu    sync.Mutex
+	ok    int
+	by    map[string]int
+	picks map[string]int64
+}
+
+func playCaller(ctx context.Context, r role, tell *teller, log *slog.Logger) error {
+	c := &caller{role: r, tell: tell, by: map[string]int{}, picks: map[string]int64{}, births: &births{at: map[string]int64{}}}
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	base.DialContext = c.births.dial
+	base.Proxy = nil
+	if r.Way == wayEider {
+		reg := registry.Open(registry.Config{Addr: r.GRPC, Caller: "caller", Logger: log})
+		defer reg.Close()
+		transport := &eiderhttp.Transport{Registry: reg, Base: base, Wrap: func(next http.RoundTripper) http.RoundTripper { return unprocessed{next} }}
+		defer transport.Close()
+		c.client = &http.Client{Transport: transport, Timeout: 10 * time.Second}
+		c.target = func() (string, error) { return "http://" + r.Service + "/pay", nil }
+	} else {
+		list := &reread{url: "http://" + r.HTTP + "/v1/services/" + r.Service, rnd: rand.New(rand.NewPCG(r.Seed, 2))}
+		if err := list.read(ctx); err != nil {
+			return err
+		}
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		wg.Go(func() { list.run(ctx) })
+		c.client = &http.Client{Transport: base, Timeout: 10 * time.Second}
+		c.target = list.pick
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { c.tick(ctx) })
+	rnd := rand.New(rand.NewPCG(r.Seed, 1))
+	for ctx.Err() == nil {
+		c.call(ctx)
+		think := time.Duration(0)
+		if r.Think > 0 {
+			think = time.Duration(rnd.Int64N(int64(2 * r.Think)))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(think):
+		}
+	}
+	return nil
+}
+
+// tick tells the counts ten times a second.
+func (c *caller) tick(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(100 * time.Millisecond):
+		}
+		c.mu.Lock()
+		l := line{Kind: "tick", OK: c.ok, By: c.by, Picks: c.picks}
+		c.ok, c.by, c.picks = 0, map[string]int{}, map[string]int64{}
+		c.mu.Unlock()
+		c.tell.tell(l)
+	}
+}
+
+// call is one POST, and what became of it.
+func (c *caller) call(ctx context.Context) {
+	url, err := c.target()
+	seen := &sight{births: c.births}
+	begun := time.Now()
+	var id string
+	if err == nil {
+		id, err = c.post(context.WithValue(ctx, sightKey{}, seen), url, seen)
+	}
+	if ctx.Err() != nil {
+		return // the lab is over: neither lost nor answered
+	}
+	writes, refusedUnread, opened, target := seen.sum()
+	if err == nil && writes-refusedUnread > 1 {
+		err = errTwice
+	}
+	c.mu.Lock()
+	if target != "" {
+		c.picks[target] = seen.lastTry()
+	}
+	if err == nil {
+		c.ok++
+		c.by[id]++
+	}
+	c.mu.Unlock()
+	if err != nil {
+		c.tell.tell(line{Kind: "failed", Failure: &failure{Why: why(err), Begun: begun.UnixNano(), Opened: opened, Target: target, Detail: err.Error()}})
+	}
+}
+
+var errTwice = errors.New("the request was sent, and sent again without word that it wasn't processed")
+
+func (c *caller) post(ctx context.Context, url string, seen *sight) (id string, err error) {
+	ctx = httptrace.WithClientTrace(ctx, seen.trace())
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`{"amount":1299,"currency":"EUR"}`))
+	if err != nil {
+		return "", err
+	}
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return "", err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("status %d", resp.StatusCode)
+	}
+	return resp.Header.Get("Demo-Instance"), nil
+}
+
+func why(err error) string {
+	var timeout net.Error
+	switch {
+	case errors.Is(err, errTwice):
+		return whyTwice
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return whyRefused
+	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, context.DeadlineExceeded):
+		return whyTimeout
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
+		errors.Is(err, syscall.EPIPE), strings.Contains(err.Error(), "server closed idle connection"):
+		return whyCut
+	}
+	return whyOther
+}
+
+// reread is a list as the usual callers keep it: read again every second.
+type reread struct {
+	url  string
+	rnd  *rand.Rand
+	mu   sync.Mutex
+	addr []string
+}
+
+func (l *reread) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(usualRefresh):
+			_ = l.read(ctx) // the next one will do; the list stays as it was
+		}
+	}
+}
+
+func (l *reread) read(ctx context.Context) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, l.url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	var view eider.View
+	if err := json.NewDecoder(resp.Body).Decode(&view); err != nil {
+		return fmt.Errorf("reading %s: %w", l.url, err)
+	}
+	var addr []string
+	for _, in := range view.Instances {
+		if in.Status == eider.Up && in.Suspicion == 0 {
+			addr = append(addr, in.Address)
+		}
+	}
+	if len(addr) > 0 {
+		l.mu.Lock()
+		l.addr = addr
+		l.mu.Unlock()
+	}
+	return nil
+}
+
+func (l *reread) pick() (string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.addr) == 0 {
+		return "", errors.New("the list is empty")
+	}
+	return "http://" + l.addr[l.rnd.IntN(len(l.addr))] + "/pay", nil
+}

@@ -1,0 +1,185 @@
+package lab
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// child is one process of the lab. It ends when its standard input closes, so it can't outlive the lab.
+type child struct {
+	name   string
+	cmd    *exec.Cmd
+	stdin  io.Closer
+	ready  chan line     // its first "up", then closed
+	done   chan struct{} // closed once it has ended and every line has been heard
+	errors tail
+
+	mu   sync.Mutex
+	exit line // its last "exit"
+	err  error
+}
+
+// spawn starts a child; hear gets each of its lines, in order, from one goroutine.
+func spawn(binary, name string, args []string, hear func(line)) (*child, error) {
+	cmd := exec.Command(binary, args...)
+	c := &child{name: name, cmd: cmd, ready: make(chan line, 1), done: make(chan struct{})}
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	c.stdin = stdin
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", name, err)
+	}
+	go c.listen(stdout, stderr, hear)
+	return c, nil
+}
+
+// spawnRole starts a child that plays a role of the lab.
+func spawnRole(binary, name string, r role, hear func(line)) (*child, error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	return spawn(binary, name, []string{"demo", "child", string(text)}, hear)
+}
+
+func (c *child) listen(stdout, stderr io.Reader, hear func(line)) {
+	defer close(c.done)
+	var wg sync.WaitGroup
+	wg.Go(func() { c.hearErrors(stderr) })
+	up := false
+	scanner := bufio.NewScanner(stdout)
+	scanner.Buffer(nil, 1<<20)
+	for scanner.Scan() {
+		var l line
+		if err := json.Unmarshal(scanner.Bytes(), &l); err != nil {
+			c.errors.add("not a line of the lab: " + scanner.Text())
+			continue
+		}
+		switch l.Kind {
+		case "up":
+			if !up {
+				up = true
+				c.ready <- l
+			}
+		case "exit":
+			c.mu.Lock()
+			c.exit = l
+			c.mu.Unlock()
+		}
+		if hear != nil {
+			hear(l)
+		}
+	}
+	wg.Wait()
+	err := c.cmd.Wait()
+	c.mu.Lock()
+	c.err = err
+	c.mu.Unlock()
+	close(c.ready)
+}
+
+// hearErrors keeps the last lines for an error's sake, and finds a server's line that says where it listens.
+func (c *child) hearErrors(r io.Reader) {
+	scanner := bufio.NewScanner(r)
+	scanner.Buffer(nil, 1<<20)
+	for scanner.Scan() {
+		text := scanner.Text()
+		c.errors.add(text)
+		if rest, ok := strings.CutPrefix(text, "eider: ready, "); ok {
+			c.ready <- line{Kind: "up", Address: rest}
+		}
+	}
+}
+
+// waitUp returns the child's first "up".
+func (c *child) waitUp(ctx context.Context) (line, error) {
+	select {
+	case l, ok := <-c.ready:
+		if !ok {
+			return line{}, fmt.Errorf("%s ended before it was up: %s", c.name, c.errors.String())
+		}
+		return l, nil
+	case <-time.After(20 * time.Second):
+		return line{}, fmt.Errorf("%s isn't up after 20 s: %s", c.name, c.errors.String())
+	case <-ctx.Done():
+		return line{}, ctx.Err()
+	}
+}
+
+// signal sends a signal; a child that has ended gets none.
+func (c *child) signal(sig syscall.Signal) error {
+	if err := c.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("signalling %s: %w", c.name, err)
+	}
+	return nil
+}
+
+// waitEnd waits until the child has ended, and returns its last "exit".
+func (c *child) waitEnd(ctx context.Context, within time.Duration) (line, error) {
+	select {
+	case <-c.done:
+	case <-time.After(within):
+		return line{}, fmt.Errorf("%s hasn't ended after %s: %s", c.name, within, c.errors.String())
+	case <-ctx.Done():
+		return line{}, ctx.Err()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.exit, nil
+}
+
+// stop ends the child without ceremony and waits for it.
+func (c *child) stop() {
+	_ = c.stdin.Close()
+	select {
+	case <-c.done:
+	case <-time.After(2 * time.Second):
+		_ = c.cmd.Process.Kill()
+		<-c.done
+	}
+}
+
+// tail keeps the last lines of a text.
+type tail struct {
+	mu    sync.Mutex
+	lines [][]byte
+}
+
+func (t *tail) add(text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lines = append(t.lines, []byte(text))
+	if len(t.lines) > 8 {
+		t.lines = t.lines[1:]
+	}
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.lines) == 0 {
+		return "it said nothing"
+	}
+	return string(bytes.Join(t.lines, []byte("; ")))
+}

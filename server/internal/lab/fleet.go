@@ -1,0 +1,278 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// plan is how a fleet is set up.
+type plan struct {
+	way       string
+	instances int
+	callers   int
+	work      time.Duration // a handler takes so long
+	think     time.Duration
+	settle    time.Duration // between one restart and the next
+	surge     bool
+	seed      uint64
+}
+
+// fleet is a registry of its own, instances and callers, all of them processes.
+type fleet struct {
+	plan
+	binary   string
+	grpc     string
+	http     string
+	registry *child
+	tally    *tally
+	callers  []*child
+
+	mu        sync.Mutex
+	instances []instance
+	restarts  int
+	pauses    []time.Duration
+	bound     time.Duration
+}
+
+// instance is one place in the fleet; its process changes with each restart.
+type instance struct {
+	id      string
+	address string
+	child   *child
+	state   string // for the display
+}
+
+const service = "orders"
+
+// open starts the fleet and returns once every instance is listed and every caller has been answered.
+func (p plan) open(ctx context.Context, binary string) (*fleet, error) {
+	f := &fleet{plan: p, binary: binary, tally: newTally()}
+	if err := f.start(ctx); err != nil {
+		f.close()
+		return nil, fmt.Errorf("starting the fleet %q: %w", p.way, err)
+	}
+	return f, nil
+}
+
+func (f *fleet) start(ctx context.Context) (err error) {
+	args := []string{"server", "--fresh", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-level", "warn"}
+	if f.registry, err = spawn(f.binary, "registry", args, nil); err != nil {
+		return err
+	}
+	up, err := f.registry.waitUp(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Sscanf(up.Address, "grpc %s http %s", &f.grpc, &f.http); err != nil {
+		return fmt.Errorf("the registry's ready line %q: %w", up.Address, err)
+	}
+	f.instances = make([]instance, f.plan.instances)
+	for i := range f.instances {
+		if err := f.launch(ctx, i); err != nil {
+			return err
+		}
+	}
+	for i := range f.plan.callers {
+		r := role{Play: "caller", Way: f.way, Service: service, ID: strconv.Itoa(i), GRPC: f.grpc, HTTP: f.http, Think: f.think, Seed: f.seed + uint64(i)}
+		c, err := spawnRole(f.binary, fmt.Sprintf("caller %d", i), r, f.tally.hear)
+		if err != nil {
+			return err
+		}
+		f.callers = append(f.callers, c)
+	}
+	return f.waitAnswered(ctx)
+}
+
+// waitAnswered waits until there has been an answer for every caller on average.
+func (f *fleet) waitAnswered(ctx context.Context) error {
+	deadline := time.Now().Add(20 * time.Second)
+	for f.tally.counts(time.Now()).OK < f.plan.callers {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the callers aren't answered: %v", f.tally.allFailures())
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// launch starts the process of place i and waits until it is listed.
+func (f *fleet) launch(ctx context.Context, i int) error {
+	c, up, err := f.begin(ctx, i)
+	if err != nil {
+		return err
+	}
+	f.place(i, c, up)
+	return nil
+}
+
+func (f *fleet) begin(ctx context.Context, i int) (*child, line, error) {
+	id := strconv.Itoa(i + 1)
+	if f.surge {
+		id += "-" + strconv.FormatInt(time.Now().UnixMilli()%1e6, 36) // both run for a moment, so they need names of their own
+	}
+	r := role{Play: "instance", Way: f.way, Service: service, ID: id, GRPC: f.grpc, Work: f.work}
+	c, err := spawnRole(f.binary, fmt.Sprintf("%s %s/%s", f.way, service, id), r, func(l line) { f.hear(i, l) })
+	if err != nil {
+		return nil, line{}, err
+	}
+	up, err := c.waitUp(ctx)
+	if err != nil {
+		c.stop()
+		return nil, line{}, err
+	}
+	up.Text = id
+	return c, up, nil
+}
+
+func (f *fleet) place(i int, c *child, up line) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.instances[i] = instance{id: up.Text, address: up.Address, child: c, state: "UP"}
+}
+
+func (f *fleet) hear(i int, l line) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch l.Kind {
+	case "draining":
+		f.instances[i].state = "DRAINING  " + l.Text
+		f.bound = max(f.bound, l.Bound)
+	case "up":
+		f.bound = max(f.bound, l.Bound)
+	}
+}
+
+func (f *fleet) setState(i int, state string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.instances[i].state = state
+}
+
+func (f *fleet) at(i int) instance {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.instances[i]
+}
+
+// roll restarts one instance after the other until ctx ends; a restart that has begun is finished.
+func (f *fleet) roll(ctx context.Context) error {
+	for i := 0; ctx.Err() == nil; i = (i + 1) % f.plan.instances {
+		if err := f.restart(context.WithoutCancel(ctx), i); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(f.settle):
+		}
+	}
+	return nil
+}
+
+// restart replaces the process of place i: the old one leaves before its successor starts, unless surge.
+func (f *fleet) restart(ctx context.Context, i int) error {
+	old := f.at(i)
+	if f.surge {
+		next, up, err := f.begin(ctx, i)
+		if err != nil {
+			return err
+		}
+		if err := f.retire(ctx, i, old); err != nil {
+			next.stop()
+			return err
+		}
+		f.place(i, next, up)
+		return nil
+	}
+	if err := f.retire(ctx, i, old); err != nil {
+		return err
+	}
+	return f.launch(ctx, i)
+}
+
+func (f *fleet) retire(ctx context.Context, i int, old instance) error {
+	f.setState(i, "SIGTERM")
+	if err := old.child.signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	exit, err := old.child.waitEnd(ctx, 60*time.Second)
+	if err != nil {
+		return err
+	}
+	f.setState(i, "restarting")
+	_ = old.child.stdin.Close()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.restarts++
+	if f.way != wayPlain {
+		f.pauses = append(f.pauses, exit.Pause)
+	}
+	return nil
+}
+
+// close ends every process of the fleet, callers first, so that nobody is counted for what the end does.
+func (f *fleet) close() {
+	var wg sync.WaitGroup
+	for _, c := range f.callers {
+		wg.Go(c.stop)
+	}
+	wg.Wait()
+	for _, in := range f.instances {
+		if in.child != nil {
+			wg.Go(in.child.stop)
+		}
+	}
+	wg.Wait()
+	if f.registry != nil {
+		_ = f.registry.signal(syscall.SIGTERM)
+		f.registry.stop()
+	}
+}
+
+// openAll starts several fleets at once.
+func openAll(ctx context.Context, binary string, plans ...plan) ([]*fleet, error) {
+	fleets := make([]*fleet, len(plans))
+	errs := make([]error, len(plans))
+	var wg sync.WaitGroup
+	for i, p := range plans {
+		wg.Go(func() { fleets[i], errs[i] = p.open(ctx, binary) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		closeAll(fleets)
+		return nil, err
+	}
+	return fleets, nil
+}
+
+func closeAll(fleets []*fleet) {
+	var wg sync.WaitGroup
+	for _, f := range fleets {
+		if f != nil {
+			wg.Go(f.close)
+		}
+	}
+	wg.Wait()
+}
+
+// sentence describes the load for people.
+func (p plan) sentence() string {
+	text := fmt.Sprintf("%d instances, %d callers (a process each, one closed loop), POST, handler %s", p.instances, p.callers, p.work)
+	if p.think > 0 {
+		text += fmt.Sprintf(", think time 0–%s", 2*p.think)
+	}
+	return strings.ReplaceAll(text, "µs", "us")
+}
+
+// shuffled returns a generator of this plan's choices.
+func (p plan) shuffled() *rand.Rand { return rand.New(rand.NewPCG(p.seed, 7)) }

@@ -1,0 +1,186 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestFailuresAreSortedByKind(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("Post: dial tcp: %w", syscall.ECONNREFUSED), whyRefused},
+		{fmt.Errorf("Post: %w", io.EOF), whyCut},
+		{fmt.Errorf("Post: %w", io.ErrUnexpectedEOF), whyCut},
+		{fmt.Errorf("Post: %w", syscall.ECONNRESET), whyCut},
+		{fmt.Errorf("Post: %w", syscall.EPIPE), whyCut},
+		{errors.New("http: server closed idle connection"), whyCut},
+		{fmt.Errorf("Post: %w", context.DeadlineExceeded), whyTimeout},
+		{fmt.Errorf("read: %w", os.ErrDeadlineExceeded), whyTimeout},
+		{errTwice, whyTwice},
+		{errors.New("status 503"), whyOther},
+	} {
+		if got := why(c.err); got != c.want {
+			t.Errorf("%v is %s, want %s", c.err, got, c.want)
+		}
+	}
+}
+
+// cut_in_flight is what was written to a connection opened before the dead port first refused; whatever else
+// failed should have gone elsewhere.
+func TestCrashCountsByTheConnectionsAge(t *testing.T) {
+	refused := time.Unix(0, 1000)
+	for _, c := range []struct {
+		name           string
+		f              failure
+		cut, failedNew int
+	}{
+		{"written to an old connection", failure{Begun: 900, Opened: 500}, 1, 0},
+		{"begun later, written to an old connection", failure{Begun: 1100, Opened: 500}, 1, 0},
+		{"never written", failure{Begun: 1100}, 0, 1},
+		{"written to a new connection", failure{Begun: 1100, Opened: 1050}, 0, 1},
+	} {
+		var crash Crash
+		crash.count(c.f, refused)
+		if crash.Cut != c.cut || crash.FailedNew != c.failedNew {
+			t.Errorf("%s: cut %d, failed_new %d; want %d, %d", c.name, crash.Cut, crash.FailedNew, c.cut, c.failedNew)
+		}
+	}
+}
+
+func TestBrokenPromisesAreNamed(t *testing.T) {
+	kept := Result{Rollout: &Rollout{Way: Way{Requests: 10, Restarts: 1}}, Crash: &Crash{Requests: 10, Cut: 3}, S8: &S8{Ways: []Way{{}, {Failed: 9}}}}
+	if broken := kept.Broken(); len(broken) != 0 {
+		t.Errorf("kept promises are called broken: %q", broken)
+	}
+	for name, r := range map[string]Result{
+		"a lost request":       {Rollout: &Rollout{Way: Way{Requests: 10, Restarts: 1, Failed: 1}}},
+		"nothing restarted":    {Rollout: &Rollout{Way: Way{Requests: 10}}},
+		"nothing asked":        {Rollout: &Rollout{Way: Way{Restarts: 1}}},
+		"a call to the dead":   {Crash: &Crash{FailedNew: 1}},
+		"a lost request in s8": {S8: &S8{Ways: []Way{{Failed: 1}}}},
+	} {
+		if len(r.Broken()) != 1 {
+			t.Errorf("%s: broken = %q", name, r.Broken())
+		}
+	}
+}
+
+// Others read this object: names are the issue's own.
+func TestResultHasTheNamedFields(t *testing.T) {
+	var out strings.Builder
+	r := Result{Rollout: &Rollout{Way: Way{Pause: &Pause{}}}, Crash: &Crash{}}
+	r.Rollout.Usual.Sleep.Pause = &Pause{}
+	if err := r.writeJSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal([]byte(out.String()), &got); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{
+		"rollout requests", "rollout failed", "rollout restarts", "rollout pause_ms p50", "rollout pause_ms max", "rollout cap_ms",
+		"rollout usual plain requests", "rollout usual plain failed",
+		"rollout usual sleep requests", "rollout usual sleep failed", "rollout usual sleep pause_ms",
+		"crash requests", "crash failed_new", "crash cut_in_flight", "crash kill_to_published_ms", "crash last_pick_after_kill_ms",
+	} {
+		var at any = got
+		for name := range strings.FieldsSeq(path) {
+			at = at.(map[string]any)[name]
+			if at == nil {
+				t.Errorf("no %s in %s", path, out.String())
+				break
+			}
+		}
+	}
+	if strings.Count(out.String(), "\n") != 1 {
+		t.Error("it isn't one object on one line")
+	}
+}
+
+func TestTallyAddsUp(t *testing.T) {
+	y := newTally()
+	y.hear(line{Kind: "tick", OK: 3, By: map[string]int{"1": 2, "2": 1}, Picks: map[string]int64{"80": 7}})
+	y.hear(line{Kind: "tick", OK: 1, By: map[string]int{"2": 1}, Picks: map[string]int64{"80": 5}})
+	y.hear(line{Kind: "failed", Failure: &failure{Why: whyCut, Begun: 9, Target: "80"}})
+	c := y.counts(time.Now())
+	if c.OK != 4 || c.Failed != 1 || c.requests() != 5 || c.By["2"] != 2 || c.Kinds[whyCut] != 1 || y.lastTryOf("127.0.0.1:80") != 9 {
+		t.Errorf("counts = %+v, last try %d", c, y.lastTryOf("127.0.0.1:80"))
+	}
+}
+
+func TestWindowForgets(t *testing.T) {
+	var w window
+	start := time.UnixMilli(1_000_000)
+	w.add(start, 5, map[string]int{"1": 5})
+	rate, by := w.read(start.Add(100 * time.Millisecond))
+	if len(rate) != 29 || rate[28] != 50 || by["1"] != 5 {
+		t.Errorf("a tenth later: %v, %v", rate, by)
+	}
+	if _, by := w.read(start.Add(2 * time.Second)); by["1"] != 0 {
+		t.Errorf("two seconds later: %v", by)
+	}
+	if rate, _ := w.read(start.Add(time.Hour)); strings.Contains(fmt.Sprint(rate), "50") {
+		t.Errorf("an hour later: %v", rate)
+	}
+}
+
+func TestFramesFitTheTerminal(t *testing.T) {
+	state := fleetState{way: wayEider, counts: counts{OK: 100, Rate: []int{0, 5, 10}, ByRate: map[string]int{"1": 10}},
+		rows: []instanceState{{"1", "DRAINING  waiting for 3 of 20: " + strings.Repeat("x", 200)}}}
+	for _, line := range render("rollout", time.Second, []fleetState{state}, 80) {
+		if n := visible(line); n > 80 {
+			t.Errorf("%d columns: %q", n, line)
+		}
+	}
+	text := strings.Join(render("rollout", time.Second, []fleetState{state}, 100), "\n")
+	for _, want := range []string{"eider demo · rollout", "orders/1", "DRAINING", "waiting for 3 of 20", "0 failed", " ▄█"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
+
+func visible(line string) int {
+	n := 0
+	for inside := false; line != ""; {
+		r := []rune(line)[0]
+		line = line[len(string(r)):]
+		switch {
+		case r == '\x1b':
+			inside = true
+		case inside:
+			inside = r != 'm'
+		default:
+			n++
+		}
+	}
+	return n
+}
+
+func TestUnknownScenesAreRefused(t *testing.T) {
+	err := Run(t.Context(), Options{Scenes: []string{"rollout", "earthquake"}, Out: io.Discard, Err: io.Discard})
+	if err == nil || !strings.Contains(err.Error(), `"earthquake"; choose from rollout, crash, s8`) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestAChildThatFailsIsQuoted(t *testing.T) {
+	c, err := spawn("/bin/sh", "a shell", []string{"-c", "echo no luck >&2; exit 3"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.waitUp(t.Context()); err == nil || !strings.Contains(err.Error(), "no luck") {
+		t.Errorf("err = %v", err)
+	}
+	c.stop()
+}

@@ -1,0 +1,177 @@
+package lab
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Result is what the scenes have shown. Its JSON is the product's own: fields are added, never renamed.
+type Result struct {
+	Seed    uint64   `json:"seed"`
+	Rollout *Rollout `json:"rollout,omitempty"`
+	Crash   *Crash   `json:"crash,omitempty"`
+	S8      *S8      `json:"s8,omitempty"`
+}
+
+// Way is how one fleet fared.
+type Way struct {
+	Name     string         `json:"name,omitempty"`
+	Requests int            `json:"requests"`
+	Failed   int            `json:"failed"`
+	Restarts int            `json:"restarts"`
+	Pause    *Pause         `json:"pause_ms,omitempty"` // absent where the way has none
+	Kinds    map[string]int `json:"kinds,omitempty"`    // refused, cut, timeout, sent twice, other
+	Details  []string       `json:"details,omitempty"`  // of the first failures
+}
+
+// Pause is the lame-duck pauses of a fleet's restarts, in milliseconds.
+type Pause struct {
+	P50 float64 `json:"p50"`
+	Max float64 `json:"max"`
+}
+
+// Rollout is the scene rollout.
+type Rollout struct {
+	Way
+	Cap   float64 `json:"cap_ms"` // the bound pushed at the leave
+	Usual struct {
+		Plain Way `json:"plain"`
+		Sleep Way `json:"sleep"`
+	} `json:"usual"`
+	Surge bool   `json:"surge,omitempty"`
+	Setup string `json:"setup"`
+}
+
+// Crash is the scene crash.
+type Crash struct {
+	Requests  int      `json:"requests"`
+	FailedNew int      `json:"failed_new"`              // calls that should have gone elsewhere, and failed
+	Cut       int      `json:"cut_in_flight"`           // calls on connections that the killed process had
+	Published float64  `json:"kill_to_published_ms"`    // SIGKILL until an observer had a view without the instance
+	LastPick  float64  `json:"last_pick_after_kill_ms"` // SIGKILL until the start of the last try there
+	Details   []string `json:"details,omitempty"`
+	Setup     string   `json:"setup"`
+}
+
+// S8 is the scene s8.
+type S8 struct {
+	Setup string `json:"setup"`
+	Ways  []Way  `json:"ways"` // Eider's first
+}
+
+// Broken lists the promises that broke.
+func (r *Result) Broken() []string {
+	var out []string
+	if r.Rollout != nil {
+		if r.Rollout.Failed > 0 {
+			out = append(out, fmt.Sprintf("rollout lost %d of %d requests (%s)", r.Rollout.Failed, r.Rollout.Requests, strings.Join(r.Rollout.Details, "; ")))
+		}
+		if r.Rollout.Restarts == 0 || r.Rollout.Requests == 0 {
+			out = append(out, "rollout showed nothing: no restart or no request")
+		}
+	}
+	if r.Crash != nil && r.Crash.FailedNew > 0 {
+		out = append(out, fmt.Sprintf("crash lost %d calls begun after the port refused (%s)", r.Crash.FailedNew, strings.Join(r.Crash.Details, "; ")))
+	}
+	if r.S8 != nil && r.S8.Ways[0].Failed > 0 {
+		out = append(out, fmt.Sprintf("s8 lost %d of %d requests (%s)", r.S8.Ways[0].Failed, r.S8.Ways[0].Requests, strings.Join(r.S8.Ways[0].Details, "; ")))
+	}
+	return out
+}
+
+func (r *Result) writeJSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(r)
+}
+
+func (r *Result) verdict(took time.Duration) string {
+	if broken := r.Broken(); len(broken) > 0 {
+		return "BROKEN: " + strings.Join(broken, "; ")
+	}
+	return fmt.Sprintf("Every promise kept, in %s (seed %d).", took.Round(time.Second), r.Seed)
+}
+
+func (r *Result) print(w io.Writer, scene string) {
+	switch scene {
+	case "rollout":
+		r.Rollout.print(w)
+	case "crash":
+		r.Crash.print(w)
+	case "s8":
+		r.S8.print(w)
+	}
+}
+
+func (r *Rollout) print(w io.Writer) {
+	fmt.Fprintf(w, "\nrollout: restarting every instance, one at a time%s\n  %s\n\n", map[bool]string{true: ", successor first", false: ", the old one leaves first"}[r.Surge], r.Setup)
+	table := newTable(w)
+	table.row("eider: callers let go, then it stops", r.Way)
+	table.row("usual: the process ends at SIGTERM", r.Usual.Plain)
+	table.row("usual: deregister, sleep 5 s, Shutdown", r.Usual.Sleep)
+	table.flush()
+	fmt.Fprintf(w, "  A pause never exceeds the pushed bound: %s.\n", duration(r.Cap))
+	fmt.Fprint(w, "  The usual callers: a plain http.Client over a list read again each second. S8's published figures\n"+
+		"  have another set-up (2 replicas, 300 ms, Kubernetes): `eider demo --scene s8` runs it here.\n")
+}
+
+func (c *Crash) print(w io.Writer) {
+	fmt.Fprintf(w, "\ncrash: SIGKILL of one instance\n  %s\n\n", c.Setup)
+	fmt.Fprintf(w, "  %8d  requests\n  %8d  failed that were begun after the dead port refused (promise: 0)\n  %8d  cut in flight: written to the dying process' connections, not sent twice\n", c.Requests, c.FailedNew, c.Cut)
+	fmt.Fprintf(w, "  %8s  from the kill until the registry had published it, by evidence (a lease would take 20 s)\n", duration(c.Published))
+	fmt.Fprintf(w, "  %8s  from the kill until the last call was sent there\n", duration(c.LastPick))
+}
+
+func (s *S8) print(w io.Writer) {
+	fmt.Fprintf(w, "\ns8: one restart of each replica under load (REQUIREMENTS S8's set, on this machine)\n  %s\n\n", s.Setup)
+	table := newTable(w)
+	for _, way := range s.Ways {
+		table.row(way.Name, way)
+	}
+	table.flush()
+}
+
+// table prints ways side by side.
+type table struct{ w *tabwriter.Writer }
+
+func newTable(w io.Writer) table {
+	t := table{tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)}
+	fmt.Fprintln(t.w, "  \trequests\tfailed\trestarts\tpause p50\tmax\t  failed by kind\t")
+	return t
+}
+
+func (t table) row(name string, way Way) {
+	p50, most := "–", "–"
+	if way.Pause != nil {
+		p50, most = duration(way.Pause.P50), duration(way.Pause.Max)
+	}
+	fmt.Fprintf(t.w, "  %s\t%d\t%d\t%d\t%s\t%s\t  %s\t\n", name, way.Requests, way.Failed, way.Restarts, p50, most, kindsText(way.Kinds))
+}
+
+func (t table) flush() { _ = t.w.Flush() }
+
+func kindsText(kinds map[string]int) string {
+	var parts []string
+	for _, kind := range []string{whyRefused, whyCut, whyTimeout, whyTwice, whyOther} {
+		if kinds[kind] > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", kind, kinds[kind]))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// duration writes milliseconds for people.
+func duration(ms float64) string {
+	d := time.Duration(ms * float64(time.Millisecond))
+	switch {
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.1f ms", ms)
+	case d < time.Second:
+		return fmt.Sprintf("%.0f ms", ms)
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}

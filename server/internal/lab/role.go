@@ -1,0 +1,61 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+)
+
+// The ways to leave that the lab compares.
+const (
+	wayEider     = "eider"    // drain.Serve and eiderhttp
+	wayPlain     = "plain"    // the process ends at SIGTERM, Go's default
+	wayGraceful  = "graceful" // deregister, Shutdown
+	waySleep     = "sleep"    // deregister, serve on for 5 s, Shutdown
+	usualPause   = 5 * time.Second
+	usualRefresh = time.Second // callers of the usual ways re-read their list so often
+)
+
+// role is what a child is told, as one JSON argument.
+type role struct {
+	Play     string        `json:"play"` // instance or caller
+	Way      string        `json:"way"`
+	Service  string        `json:"service"`
+	ID       string        `json:"id"`
+	GRPC     string        `json:"grpc"`
+	HTTP     string        `json:"http"`
+	Work     time.Duration `json:"work"`  // an instance's handler takes so long
+	Think    time.Duration `json:"think"` // a caller waits so long between calls, on average; uniform from 0 to twice that
+	Seed     uint64        `json:"seed"`
+	LogLevel slog.Level    `json:"log,omitempty"`
+}
+
+// Child plays one role until its standard input closes; it is what `eider demo child` runs.
+func Child(ctx context.Context, text string, stdin io.Reader, stdout io.Writer) error {
+	var r role
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return fmt.Errorf("demo child: its one argument is the lab's own JSON: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // ends with the process: a read of standard input can't be interrupted
+		_, _ = io.Copy(io.Discard, stdin)
+		if r.Play == "instance" {
+			os.Exit(0) // the lab is over; nobody is left to drain for
+		}
+		cancel()
+	}()
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: max(r.LogLevel, slog.LevelWarn)}))
+	tell := newTeller(stdout)
+	switch r.Play {
+	case "instance":
+		return playInstance(ctx, r, tell, log)
+	case "caller":
+		return playCaller(ctx, r, tell, log)
+	}
+	return fmt.Errorf("demo child: nobody plays %q", r.Play)
+}
