@@ -4,7 +4,10 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"google.golang.org/grpc/mem"
 )
 
 // Limits bound what strangers may take. The zero value of every field works.
@@ -72,7 +75,7 @@ func (l limited) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		if l.srv.connections.Add(1) <= int64(l.srv.cfg.Limits.Connections) {
-			return &counted{Conn: conn, open: &l.srv.connections}, nil
+			return newCounted(conn, &l.srv.connections), nil
 		}
 		l.srv.connections.Add(-1)
 		conn.Close()
@@ -82,10 +85,29 @@ func (l limited) Accept() (net.Conn, error) {
 	}
 }
 
+// counted is a connection that is counted until it is closed.
 type counted struct {
 	net.Conn
 	open *atomic.Int64
 	once sync.Once
+
+	// For ReadOnReady, which one goroutine calls: raw is nil for what is no socket.
+	raw     syscall.RawConn
+	tryRead func(fd uintptr) bool
+	pool    mem.BufferPool
+	want, n int
+	buf     *[]byte
+	err     error
+}
+
+func newCounted(conn net.Conn, open *atomic.Int64) *counted {
+	c := &counted{Conn: conn, open: open}
+	if socket, ok := conn.(*net.TCPConn); ok {
+		if raw, err := socket.SyscallConn(); err == nil {
+			c.raw, c.tryRead = raw, c.read
+		}
+	}
+	return c
 }
 
 func (c *counted) Close() error {
