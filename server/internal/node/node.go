@@ -49,6 +49,7 @@ type Node struct {
 	native  *native.Server
 	console http.Handler
 
+	ran     atomic.Bool
 	pending atomic.Pointer[string] // what the node waits for before it is ready; nil once it is
 	ready   chan struct{}
 	addrs   Addrs // set before ready is closed
@@ -118,6 +119,9 @@ func (n *Node) Addrs() Addrs {
 // pages closed, the replica last. It returns when all that it started has ended; the error is nil after
 // an orderly stop.
 func (n *Node) Run(ctx context.Context) error {
+	if n.ran.Swap(true) {
+		return eider.Errorf(eider.Closed, "run node", "this node has run already; make a new one")
+	}
 	grpcLis, httpLis, err := n.listen()
 	if err != nil {
 		return err
@@ -147,8 +151,8 @@ func (n *Node) Run(ctx context.Context) error {
 	n.addrs = Addrs{grpcLis.Addr(), httpLis.Addr()}
 	if n.awaitReplica(ctx) {
 		n.pending.Store(nil)
+		n.log.Info(fmt.Sprintf("eider: ready, grpc %s http %s", n.addrs.GRPC, n.addrs.HTTP)) // programs read this line
 		close(n.ready)
-		n.log.Info(fmt.Sprintf("eider: ready, grpc %s http %s", n.addrs.GRPC, n.addrs.HTTP))
 		<-ctx.Done()
 	}
 	n.waitFor("it is stopping")
