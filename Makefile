@@ -3,7 +3,7 @@ SHELL   := /bin/bash
 MODULES := . server tools $(wildcard bench)
 BIN     := bin
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-GOBUILD := go build -ldflags "-X github.com/eiderhq/eider/server/internal/cli.version=$(VERSION)"
+GOBUILD := go build -ldflags "-X main.version=$(VERSION)"
 
 .DEFAULT_GOAL := help
 .PHONY: help demo build check test race generate bench mutate clean

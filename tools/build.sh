@@ -4,7 +4,7 @@ set -euo pipefail
 out=$1 package=$2 version=$3
 command -v go >/dev/null || { echo "go isn't on the PATH: install Go 1.26 or newer (https://go.dev/dl), then try again" >&2; exit 1; }
 mkdir -p "$(dirname "$out")"
-flags=(-ldflags "-X github.com/eiderhq/eider/server/internal/cli.version=$version")
+flags=(-ldflags "-X main.version=$version")
 start=$(date +%s)
 count=0
 if [ -t 2 ]; then tty=1; else tty=; fi

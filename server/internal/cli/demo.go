@@ -3,11 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -16,10 +13,8 @@ import (
 )
 
 // demoCommand restarts and kills real processes under load, and counts what got lost.
-func demoCommand() *cobra.Command {
+func (a *app) demoCommand() *cobra.Command {
 	var o lab.Options
-	var format string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Restart and kill real processes under load and see what gets lost",
@@ -37,22 +32,12 @@ instance's port refused that failed.`,
   eider demo --scene rollout --requests 100000 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch format {
-			case "json":
-				o.JSON = true
-			case "table":
-				o.JSON = asJSON
-			default:
-				return usageError(fmt.Errorf("output: %q is neither table nor json", format))
-			}
-			o.Out, o.Err = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			o.JSON, o.Out, o.Err = a.output == "json", a.Out, a.Err
 			if width, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil {
 				o.Live, o.Width = true, width
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-			defer stop()
-			err := lab.Run(ctx, o)
-			if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+			err := lab.Run(cmd.Context(), o)
+			if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {
 				return errors.New("interrupted; every process that the demo started has ended")
 			}
 			return err
@@ -64,8 +49,6 @@ instance's port refused that failed.`,
 	f.BoolVar(&o.Short, "short", false, "at most 25 s")
 	f.BoolVar(&o.Surge, "surge", false, "rollout starts the successor before the old instance leaves")
 	f.Uint64Var(&o.Seed, "seed", 0, "of every choice (default random, printed)")
-	f.StringVarP(&format, "output", "o", "table", "table or json")
-	f.BoolVar(&asJSON, "json", false, "short for --output json")
 	cmd.AddCommand(&cobra.Command{
 		Use: "child ROLE", Hidden: true, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -39,6 +39,7 @@ type Process struct {
 func Main(version string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // the first signal asks, the second isn't caught: it ends the process
 	return Process{Args: os.Args[1:], Getenv: os.Getenv, Out: os.Stdout, Err: os.Stderr,
 		Terminal: term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("TERM") != "dumb", Version: version}.Run(ctx)
 }
@@ -107,7 +108,8 @@ And look closer:
 		cmd.Flags().StringVar(&a.http, "http", "", "`ADDRESS` of the registry's HTTP port, host:port or URL (default $EIDER_HTTP, else 127.0.0.1:8761)")
 		root.AddCommand(cmd)
 	}
-	root.AddCommand(demoCommand())
+	root.AddCommand(a.serverCommand())
+	root.AddCommand(a.demoCommand())
 	for _, cmd := range root.Commands() {
 		if cmd.GroupID == "" {
 			cmd.GroupID = "run"

@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -76,6 +75,9 @@ func (c *child) listen(stdout, stderr io.Reader, hear func(line)) {
 			c.errors.add("not a line of the lab: " + scanner.Text())
 			continue
 		}
+		if l.Ready { // a server's own words
+			l.Kind = "up"
+		}
 		switch l.Kind {
 		case "up":
 			if !up {
@@ -99,16 +101,12 @@ func (c *child) listen(stdout, stderr io.Reader, hear func(line)) {
 	close(c.ready)
 }
 
-// hearErrors keeps the last lines for an error's sake, and finds a server's line that says where it listens.
+// hearErrors keeps the last lines for an error's sake.
 func (c *child) hearErrors(r io.Reader) {
 	scanner := bufio.NewScanner(r)
 	scanner.Buffer(nil, 1<<20)
 	for scanner.Scan() {
-		text := scanner.Text()
-		c.errors.add(text)
-		if rest, ok := strings.CutPrefix(text, "eider: ready, "); ok {
-			c.ready <- line{Kind: "up", Address: rest}
-		}
+		c.errors.add(scanner.Text())
 	}
 }
 

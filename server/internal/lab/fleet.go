@@ -62,7 +62,7 @@ func (p plan) open(ctx context.Context, binary string) (*fleet, error) {
 }
 
 func (f *fleet) start(ctx context.Context) (err error) {
-	args := []string{"server", "--fresh", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-level", "warn"}
+	args := []string{"server", "--fresh", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-level", "warn", "--json"}
 	if f.registry, err = spawn(f.binary, "registry", args, nil); err != nil {
 		return err
 	}
@@ -70,9 +70,7 @@ func (f *fleet) start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Sscanf(up.Address, "grpc %s http %s", &f.grpc, &f.http); err != nil {
-		return fmt.Errorf("the registry's ready line %q: %w", up.Address, err)
-	}
+	f.grpc, f.http = up.GRPC, up.HTTP
 	f.instances = make([]instance, f.plan.instances)
 	for i := range f.instances {
 		if err := f.launch(ctx, i); err != nil {

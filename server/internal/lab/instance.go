@@ -85,7 +85,8 @@ func (r role) serveUsual(ctx context.Context, srv *http.Server, ln net.Listener,
 	}
 	tell.tell(line{Kind: "up", Address: ln.Addr().String()})
 	if r.Way == wayPlain {
-		return <-failed // SIGTERM ends the process
+		signal.Reset(syscall.SIGTERM) // what the command line listens for: Go's default is that the process ends
+		return <-failed
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

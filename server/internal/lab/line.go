@@ -11,6 +11,11 @@ import (
 type line struct {
 	Kind string `json:"k"`
 
+	// What `eider server --json` says once it serves.
+	Ready bool   `json:"ready,omitempty"`
+	GRPC  string `json:"grpc,omitempty"`
+	HTTP  string `json:"http,omitempty"`
+
 	// Kind "up": an instance is listed and serves; "draining": where its drain stands; "exit": how it ended.
 	Address string        `json:"address,omitempty"`
 	Text    string        `json:"text,omitempty"`

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 )
 
@@ -110,11 +109,10 @@ func (r *Result) print(w io.Writer, scene string) {
 func (r *Rollout) print(w io.Writer) {
 	fmt.Fprintf(w, "\nrollout: restarting every instance, one at a time%s\n  %s\n\n", map[bool]string{true: ", successor first", false: ", the old one leaves first"}[r.Surge], r.Setup)
 	table := newTable(w)
-	table.row("eider: callers let go, then it stops", r.Way)
-	table.row("usual: the process ends at SIGTERM", r.Usual.Plain)
-	table.row("usual: deregister, sleep 5 s, Shutdown", r.Usual.Sleep)
-	table.flush()
-	fmt.Fprintf(w, "  A pause never exceeds the pushed bound: %s.\n", duration(r.Cap))
+	table.row(wayNames[wayEider], r.Way)
+	table.row(wayNames[wayPlain], r.Usual.Plain)
+	table.row(wayNames[waySleep], r.Usual.Sleep)
+	fmt.Fprintf(w, "\n  A pause never exceeds the pushed bound: %s.\n", duration(r.Cap))
 	fmt.Fprint(w, "  The usual callers: a plain http.Client over a list read again each second. S8's published figures\n"+
 		"  have another set-up (2 replicas, 300 ms, Kubernetes): `eider demo --scene s8` runs it here.\n")
 }
@@ -130,18 +128,29 @@ func (s *S8) print(w io.Writer) {
 	fmt.Fprintf(w, "\ns8: one restart of each replica under load (REQUIREMENTS S8's set, on this machine)\n  %s\n\n", s.Setup)
 	table := newTable(w)
 	for _, way := range s.Ways {
-		table.row(way.Name, way)
+		table.row(wayNames[way.Name], way)
 	}
-	table.flush()
+}
+
+// wayNames describe the ways in tables.
+var wayNames = map[string]string{
+	wayEider:    "eider: callers let go, then it stops",
+	wayPlain:    "usual: the process ends at SIGTERM",
+	wayGraceful: "usual: deregister, Shutdown",
+	waySleep:    "usual: deregister, sleep 5 s, Shutdown",
 }
 
 // table prints ways side by side.
-type table struct{ w *tabwriter.Writer }
+type table struct{ w io.Writer }
+
+const (
+	tableHead = "  %-44s %9s %8s %9s %10s %8s   %s\n"
+	tableRow  = "  %-44s %9d %8d %9d %10s %8s   %s\n"
+)
 
 func newTable(w io.Writer) table {
-	t := table{tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)}
-	fmt.Fprintln(t.w, "  \trequests\tfailed\trestarts\tpause p50\tmax\t  failed by kind\t")
-	return t
+	fmt.Fprintf(w, tableHead, "", "requests", "failed", "restarts", "pause p50", "max", "failed by kind")
+	return table{w}
 }
 
 func (t table) row(name string, way Way) {
@@ -149,10 +158,8 @@ func (t table) row(name string, way Way) {
 	if way.Pause != nil {
 		p50, most = duration(way.Pause.P50), duration(way.Pause.Max)
 	}
-	fmt.Fprintf(t.w, "  %s\t%d\t%d\t%d\t%s\t%s\t  %s\t\n", name, way.Requests, way.Failed, way.Restarts, p50, most, kindsText(way.Kinds))
+	fmt.Fprint(t.w, strings.TrimRight(fmt.Sprintf(tableRow, name, way.Requests, way.Failed, way.Restarts, p50, most, kindsText(way.Kinds)), " \n")+"\n")
 }
-
-func (t table) flush() { _ = t.w.Flush() }
 
 func kindsText(kinds map[string]int) string {
 	var parts []string
