@@ -30,6 +30,7 @@ type conn struct {
 	phase atomic.Int32
 	state atomic.Int32 // http.ConnState
 	h2    atomic.Bool
+	away  atomic.Bool  // HTTP/2: GOAWAY is on its way
 	sign  atomic.Int64 // the last sign of life since the leave, by the book's clock; 0: none since
 
 	mu      sync.Mutex
@@ -228,19 +229,18 @@ func (b *book) sweep(barrier time.Duration) (next time.Duration, plain, all int)
 	for _, c := range b.all() {
 		all++
 		state, sign := http.ConnState(c.state.Load()), time.Duration(c.sign.Load())
-		if c.h2.Load() && state != http.StateNew {
-			continue // GOAWAY ends it
+		h2, begun := c.h2.Load() && state != http.StateNew, c.phase.Load() == busy
+		if !h2 {
+			plain++
 		}
-		plain++
 		var due time.Duration
-		begun := c.phase.Load() == busy
 		switch {
-		case state == http.StateActive:
-			continue // in flight
-		case state == http.StateNew && !begun:
-			due = max(barrier, sign) + d.set.Silent // D3
+		case state == http.StateActive, h2 && c.away.Load():
+			continue // in flight, or about to end
 		case begun:
 			due = max(barrier, sign) + max(d.set.Silent, arriving)
+		case state == http.StateNew, h2:
+			due = max(barrier, sign) + d.set.Silent // D3
 		default:
 			due = max(left, sign) + d.set.Round // D6
 		}

@@ -121,8 +121,13 @@ func (x *exchange) head(status int) {
 	}
 	// In HTTP/2 net/http turns Connection: close into GOAWAY, which loses the frames that cross it: not
 	// before the barrier, when nobody who was told sends any.
-	if status != http.StatusSwitchingProtocols && (!x.multiplexed || d.barred.Load()) {
+	switch {
+	case status == http.StatusSwitchingProtocols:
+	case !x.multiplexed:
 		h.Set("Connection", "close")
+	case d.barred.Load():
+		h.Set("Connection", "close")
+		x.conn.away.Store(true)
 	}
 }
 
@@ -199,7 +204,8 @@ func (m *multiplexed) Push(target string, opts *http.PushOptions) error {
 }
 
 // cut ends a stream from outside its handler, whose context then ends: in HTTP/1 with the connection,
-// in HTTP/2 by resetting it alone. It tells whether the stream was still running.
+// in HTTP/2 by resetting it alone. It tells whether the stream was still running, and not in the report
+// yet: then it is the caller's to name.
 func (x *exchange) cut() bool {
 	c := x.conn
 	c.mu.Lock()
@@ -208,12 +214,13 @@ func (x *exchange) cut() bool {
 		y = y.next
 	}
 	// The lock holds end back: after it, net/http lets go of what its SetWriteDeadline touches.
+	mine := y != nil && !x.named.Swap(true)
 	reset := y != nil && c.h2.Load() && http.NewResponseController(x.ResponseWriter).SetWriteDeadline(time.Unix(1, 0)) == nil
 	c.mu.Unlock()
 	if y != nil && !reset {
 		c.kill()
 	}
-	return y != nil
+	return mine
 }
 
 // inFlight lists the requests in handlers.

@@ -2,6 +2,7 @@ package drain
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/eiderhq/eider"
@@ -20,14 +21,12 @@ func (d *drainer) finish(barrier time.Duration, enough <-chan struct{}) {
 	quit, cancel := context.WithCancel(context.Background())
 	var shut chan struct{} // the real Shutdown, once it runs
 	defer func() { cancel(); d.close(shut) }()
+	d.tellHTTP2(quit)
 	deadline, streams := barrier+d.set.InFlight, barrier+d.set.Streams
 	for {
 		due, plain, all := d.book.sweep(barrier)
 		if all == 0 {
 			return
-		}
-		if all > plain && d.goaway != nil {
-			d.goaway.Shutdown(quit) // tells those that haven't been; it serves nobody, so it returns at once
 		}
 		if plain == 0 && d.ended && shut == nil { // nobody's request can be dropped now: let an HTTP/2 of the user's own hear of it
 			shut = make(chan struct{})
@@ -52,6 +51,19 @@ func (d *drainer) finish(barrier time.Duration, enough <-chan struct{}) {
 			return
 		}
 		t.Stop()
+	}
+}
+
+// tellHTTP2 sends GOAWAY on the HTTP/2 connections of now. Those that begin later, silent until now, are
+// told by their first answer: a GOAWAY at once would lose the request that they come with.
+func (d *drainer) tellHTTP2(ctx context.Context) {
+	for _, c := range d.book.all() {
+		if c.h2.Load() && http.ConnState(c.state.Load()) != http.StateNew {
+			c.away.Store(true)
+		}
+	}
+	if d.goaway != nil { // else the real Shutdown does it
+		d.goaway.Shutdown(ctx) // it serves nobody, so it returns at once
 	}
 }
 
@@ -80,6 +92,9 @@ func (d *drainer) cutStreams() {
 // get a moment to end.
 func (d *drainer) force(why string, count *int, list *[]Request) {
 	for _, x := range d.book.inFlight() {
+		if x.named.Swap(true) {
+			continue
+		}
 		d.tally.name(x, count, list)
 		d.log.Error("a request is cut by "+why, "service", d.set.Service, "request", d.describe(x).String())
 	}

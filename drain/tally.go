@@ -39,14 +39,13 @@ func (t *tally) misdirect() {
 }
 
 func (t *tally) unanswered(x *exchange) {
-	t.name(x, &t.r.UnansweredCount, &t.r.Unanswered)
+	if !x.named.Swap(true) {
+		t.name(x, &t.r.UnansweredCount, &t.r.Unanswered)
+	}
 }
 
-// name puts a request into one of the report's lists, once.
+// name puts a request into one of the report's lists: that of whoever set its named first.
 func (t *tally) name(x *exchange, count *int, list *[]Request) {
-	if x.named.Swap(true) {
-		return
-	}
 	r := t.d.describe(x)
 	t.mu.Lock()
 	defer t.mu.Unlock()
