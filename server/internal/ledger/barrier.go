@@ -31,6 +31,7 @@ type drain struct {
 	open    int
 	capped  int
 	total   int
+	joining bool // members are being added: the barrier isn't reached before all have been
 	reached bool
 	barrier moment // after the leave
 	slot    int32
@@ -85,9 +86,11 @@ func (t *Table) openDrain(e *entry) *drain {
 	if d.reached {
 		return d
 	}
+	d.joining = true
 	for _, f := range e.svc.followers {
 		t.join(d, f)
 	}
+	d.joining = false
 	if t.clock < t.before {
 		t.enter(d, member{caller: string(eider.FromBefore), kind: eider.FromBefore, cap: t.before - d.from})
 	}
@@ -225,7 +228,7 @@ func (d *drain) due(t *Table) {
 
 // reach tells once that nobody is waited for any more.
 func (t *Table) reach(d *drain) {
-	if d.reached || d.open > 0 {
+	if d.reached || d.joining || d.open > 0 {
 		return
 	}
 	d.reached, d.barrier = true, t.clock-d.from

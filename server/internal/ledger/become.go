@@ -7,6 +7,9 @@ import "github.com/eiderhq/eider"
 func (t *Table) become(e *entry, rec eider.Record, owner string, sess *session) {
 	another := e.rec.Status != eider.StatusUnknown && !e.rec.Incarnation.Is(rec.Incarnation)
 	wasLive := e.live()
+	if another && e.sess != nil {
+		e.sess.over = true // its process lives, and is to hear of it
+	}
 	t.release(e)
 	t.unsettle(e)
 	if another {

@@ -38,9 +38,6 @@ func (t *Table) Apply(now time.Time, rec eider.Record, from string) Effects {
 		e = &entry{svc: t.service(rec.Service)}
 	} else {
 		was = e.rec
-		if e.sess != nil && !known {
-			e.sess.over = true
-		}
 	}
 	t.become(e, rec, from, nil)
 	t.changed(e)
@@ -152,9 +149,11 @@ func (t *Table) Report(now time.Time, from string, r Report) Effects {
 		return t.take()
 	}
 	d.heard[from] = r.Seq
+	d.joining = true
 	for i := range r.Members {
 		t.merge(d, from, &r.Members[i])
 	}
+	d.joining = false
 	t.heardOf(d, "callers of "+from)
 	t.reach(d)
 	return t.take()
