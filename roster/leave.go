@@ -9,10 +9,11 @@ import (
 
 // Letting go. An instance leaves because a view says DRAINING, or because it says so itself on an answer.
 //
-//	picked ──leaves, and there is an alternative──► marked ──no pick from before counts──► settled
-//	   │                                                                                    │ connections closed
-//	   └─leaves, no alternative: "no alternative" (picked as the last one) ─► marked …      ▼
-//	                                                                                     let go, acknowledged
+//	       leaves                                an alternative                    no pick from before
+//	picked ──────► leaving, and picked as the last one ──────► marked, not picked ─────────────────────► settled
+//	                      ▲ "no alternative"                     │ waiting                                  │ connections
+//	                      └───────the alternative is gone────────┘                                          ▼ closed
+//	                                                                                         let go, acknowledged, for good
 //
 // In this order, and never another: the snapshot without it is published, then the mark is set, then
 // the picks from before are waited for, then its connections are closed, then it is acknowledged. Who
@@ -23,8 +24,16 @@ func (r *Roster) publish(now time.Duration) {
 	if r.bearing || r.closed {
 		return // apply will, with everybody it has; or nobody is picked at all
 	}
+	alternatives, _, _ := r.count()
+	if alternatives == 0 {
+		for i, m := range r.members {
+			if m.marked && !m.settling {
+				r.members[i] = m.unmarked(now)
+			}
+		}
+	}
 	r.snap.Store(r.build(now))
-	if alternatives, _, _ := r.count(); alternatives > 0 {
+	if alternatives > 0 {
 		for _, m := range r.members {
 			if m.leaves() && !m.marked {
 				if at := orderOf(&m.in.Record); at.after(m.left) {
@@ -38,6 +47,17 @@ func (r *Roster) publish(now time.Duration) {
 		m.mark()
 	}
 	r.begun()
+}
+
+// unmarked makes the member of one that is marked, isn't let go of yet, and is the last one to call
+// again. The mark itself is for good, so that no picker ever sees it vanish.
+func (m *member) unmarked(now time.Duration) *member {
+	again := newMember(m.in, now)
+	again.first, again.companion, again.born, again.since = m.first, m.companion, m.born, m.since
+	again.absent = m.absent
+	again.said.Store(m.said.Load())
+	again.after(m, now)
+	return again
 }
 
 // heardLeaving takes the word of an instance that it is leaving. It is final, as a leave is: a record
@@ -115,6 +135,7 @@ func (r *Roster) look(now time.Duration) work {
 			continue
 		}
 		if done, again := m.settled(now); done {
+			m.settling = true
 			w.settled = append(w.settled, settled{m, m.in})
 		} else if again > 0 {
 			w.due = earlier(w.due, again)

@@ -147,6 +147,27 @@ func TestWithoutAnAlternativeNobodyIsLetGo(t *testing.T) {
 	})
 }
 
+// TestTheAlternativeGoesAway before the leaving one is let go of: it is the last one to call again.
+func TestTheAlternativeGoesAway(t *testing.T) {
+	b := &book{}
+	inWorld(t, b.config(), "", func(t *testing.T, w *world) {
+		w.push("a UP", "b UP")
+		upload := w.takeOf("a")
+		w.push("a DRAINING", "b UP")
+		w.want("picked", w.picked(), "b")
+		w.push("a DRAINING", "b gone DEAD")
+		w.want("picked without the other", w.picked(), "a")
+		w.want("acknowledged", w.src.last(), "1:3 no alternative a")
+		w.push("a DRAINING", "c UP")
+		w.want("picked with another", w.picked(), "c")
+		w.want("acknowledged, while the upload goes on", w.src.last(), "1:4")
+		upload.Done(Success)
+		synctest.Wait()
+		w.want("acknowledged in the end", w.src.last(), "1:4 let go a")
+		w.want("companions", b.take(), "make a; make b; bury b; make c; close idle a; user lets go of a")
+	})
+}
+
 func TestAllLeavingAtOnce(t *testing.T) {
 	inWorld(t, Config{}, "", func(t *testing.T, w *world) {
 		w.push("a UP", "b UP")
@@ -280,10 +301,10 @@ func TestMovingWhileLeaving(t *testing.T) {
 		moved := w.view("a DRAINING", "b UP")
 		moved.Instances[0].Address = "elsewhere:80"
 		w.update(updateOf(moved))
-		w.want("before it is over", w.src.last()+"; "+b.take(), "1:3; bury a")
+		w.want("before it is over", w.src.last()+"; "+b.take(), "1:3; make a; bury a")
 		c.Done(Success)
 		synctest.Wait()
-		w.want("after it", w.src.last()+"; "+b.take(), "1:3 let go a; user lets go of a")
+		w.want("after it", w.src.last()+"; "+b.take(), "1:3 let go a; close idle a; user lets go of a")
 	})
 }
 
@@ -306,8 +327,8 @@ func TestK13EverythingDiesWithTheIncarnation(t *testing.T) {
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if len(w.members) != 1 || len(w.out) != 0 || len(w.renounced) != 0 {
-			t.Fatalf("%d members, %d on their way out, %d remembered; want 1, 0, 0", len(w.members), len(w.out), len(w.renounced))
+		if len(w.members) != 1 || len(w.out) != 0 || len(w.past) != 0 {
+			t.Fatalf("%d members, %d on their way out, %d remembered; want 1, 0, 0", len(w.members), len(w.out), len(w.past))
 		}
 	})
 }
@@ -328,8 +349,8 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if n := len(w.renounced); n != remembered {
-			t.Fatalf("%d renunciations are kept, want %d", n, remembered)
+		if n := len(w.past); n != remembered {
+			t.Fatalf("%d are remembered, want %d", n, remembered)
 		}
 	})
 }

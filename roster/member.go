@@ -35,12 +35,13 @@ type member struct {
 
 	// These are the roster's, under its lock.
 	in       *eider.Instance // as the newest record has it
-	before   *member         // the same incarnation under an earlier address, until its picks have settled
+	before   *member         // who had the incarnation before, until its picks have settled
 	born     bool            // the companion is made
 	since    time.Duration   // when it came UP
 	absent   time.Duration   // missing from complete views since; meaningful if in.Suspicion says so
 	left     order           // the newest record that said DRAINING, if marked
 	marked   bool            // the leaving mark is set
+	settling bool            // it is being let go of
 	letGo    bool            // no pick counts any more, connections are closed: acknowledged
 	trips    int             // set aside so many times in a row
 	restored time.Duration   // when it last came back from that
@@ -145,6 +146,13 @@ func (m *member) settled(now time.Duration) (ok bool, again time.Duration) {
 		}
 	}
 	return again == 0, again
+}
+
+// after has letting go of m wait for the picks of a member that had its incarnation before.
+func (m *member) after(old *member, now time.Duration) {
+	if done, _ := old.settled(now); !done {
+		m.before = old
+	}
 }
 
 // tickOf names the tick of a time.

@@ -13,7 +13,7 @@ import (
 
 const (
 	usualLease = 20 * time.Second // until a node has said otherwise
-	remembered = 256              // renunciations kept of instances that are no longer listed
+	remembered = 256              // kept of instances that are no longer listed
 )
 
 // apply takes an update. It is called by one goroutine; when it returns, pickers have switched.
@@ -106,7 +106,7 @@ func (r *Roster) merge(v *eider.View, now time.Duration) (unborn []*member) {
 				m.since = balance.Warm
 			}
 		}
-		if !m.born && !m.marked {
+		if !m.born && !m.settling {
 			unborn = append(unborn, m)
 		}
 		next = append(next, m)
@@ -121,15 +121,17 @@ func (r *Roster) merge(v *eider.View, now time.Duration) (unborn []*member) {
 // join makes the member of an instance that the roster doesn't have.
 func (r *Roster) join(in *eider.Instance, now time.Duration) *member {
 	m := newMember(in, now)
-	i := slices.IndexFunc(r.renounced, func(p past) bool { return p.nonce == m.nonce })
+	i := slices.IndexFunc(r.past, func(p past) bool { return p.nonce == m.nonce })
 	if i < 0 {
 		return m
 	}
-	p := r.renounced[i]
-	r.renounced = slices.Delete(r.renounced, i, i+1)
-	if p.said || in.Status != eider.Up || !orderOf(&in.Record).after(p.left) {
+	p := r.past[i]
+	r.past = slices.Delete(r.past, i, i+1)
+	m.before = p.before
+	if p.renounced && (p.said || in.Status != eider.Up || !orderOf(&in.Record).after(p.left)) {
 		m.said.Store(p.said)
-		m.left, m.letGo, m.before = p.left, p.letGo, p.before
+		m.left, m.letGo = p.left, p.letGo
+		m.settling = true
 		m.mark()
 	}
 	return m
@@ -146,13 +148,14 @@ func (r *Roster) present(m *member, in *eider.Instance, sameRun bool, now time.D
 		return m
 	}
 	if in.Incarnation.Nonce != m.nonce {
-		r.bury(m)
+		r.bury(m, now)
 		return r.join(in, now)
 	}
 	newer := orderOf(&in.Record)
 	if m.marked && !m.said.Load() && in.Status == eider.Up && newer.after(m.left) {
 		// It is back. What was let go of stays closed, so another member takes its place.
 		back := newMember(in, now)
+		back.after(m, now)
 		r.out = append(r.out, m)
 		return back
 	}
@@ -173,11 +176,9 @@ func (r *Roster) present(m *member, in *eider.Instance, sameRun bool, now time.D
 // belong to the address, the leaving to the incarnation.
 func (r *Roster) moved(old *member, in *eider.Instance, now time.Duration) *member {
 	m := newMember(old.in, now)
-	m.first, m.since, m.left, m.letGo = in, old.since, old.left, old.letGo
+	m.first, m.since, m.left, m.settling, m.letGo = in, old.since, old.left, old.settling, old.letGo
 	m.said.Store(old.said.Load())
-	if done, _ := old.settled(now); !done {
-		m.before = old
-	}
+	m.after(old, now)
 	if old.marked {
 		m.mark()
 	}
@@ -192,7 +193,7 @@ func (r *Roster) missing(next []*member, m *member, v *eider.View, sameRun bool,
 		g := &v.Gone[i]
 		revived := sameRun && orderOf(&m.in.Record).after(order{g.Attachment, g.Version})
 		if g.Incarnation.Nonce == m.nonce && !revived {
-			r.bury(m)
+			r.bury(m, now)
 			return next
 		}
 	}
@@ -204,30 +205,31 @@ func (r *Roster) missing(next []*member, m *member, v *eider.View, sameRun bool,
 	return append(next, m)
 }
 
-// past is what is kept of a renounced instance that is no longer listed: another node may not have
-// heard of its end yet, and list it again as it was.
+// past is what is kept of an instance that is no longer listed: another node may not have heard of its
+// end yet, and list it again as it was.
 type past struct {
-	nonce  uint64
-	left   order
-	said   bool
-	letGo  bool
-	before *member // with picks that haven't settled, nil if all have
+	nonce     uint64
+	left      order
+	renounced bool
+	said      bool
+	letGo     bool
+	before    *member // with picks that haven't settled, nil if all have
 }
 
 // bury takes a member out of the books. It is marked once pickers have switched, and its companion
 // closed after that.
-func (r *Roster) bury(m *member) {
-	if m.marked || m.said.Load() {
-		p := past{nonce: m.nonce, left: m.left, said: m.said.Load(), letGo: m.letGo}
-		if !m.letGo {
-			p.before = m
-		}
-		if len(r.renounced) >= remembered {
-			r.renounced = slices.Delete(r.renounced, 0, 1)
-		}
-		r.renounced = append(r.renounced, p)
-	}
+func (r *Roster) bury(m *member, now time.Duration) {
 	r.out = append(r.out, m)
+	p := past{nonce: m.nonce, left: m.left, renounced: m.marked || m.said.Load(), said: m.said.Load(), letGo: m.letGo}
+	if done, _ := m.settled(now); !done {
+		p.before = m
+	} else if !p.renounced {
+		return
+	}
+	if len(r.past) >= remembered {
+		r.past = slices.Delete(r.past, 0, 1)
+	}
+	r.past = append(r.past, p)
 }
 
 // merged returns the view as this caller knows it: with those that the node's view lacks.
@@ -269,7 +271,7 @@ func (r *Roster) expire(now time.Duration) (dropped bool, due time.Duration) {
 			due = earlier(due, end)
 			return false
 		}
-		r.bury(m)
+		r.bury(m, now)
 		dropped = true
 		return true
 	})

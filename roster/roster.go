@@ -52,16 +52,16 @@ type Roster struct {
 	snap    atomic.Pointer[snapshot]
 	run     runner
 
-	mu        sync.Mutex
-	members   []*member       // ordered by id
-	news      registry.Update // the last one, with the last good view
-	renounced []past
-	out       []*member // no longer in the books: to be marked, and their companions closed
-	doubts    []eider.Departure
-	told      word
-	bearing   bool // apply is making companions: the books are ahead of what can be published
-	closed    bool
-	ended     error // why no further view will come
+	mu      sync.Mutex
+	members []*member       // ordered by id
+	news    registry.Update // the last one, with the last good view
+	past    []past
+	out     []*member // no longer in the books: to be marked, and their companions closed
+	doubts  []eider.Departure
+	told    word
+	bearing bool // apply is making companions: the books are ahead of what can be published
+	closed  bool
+	ended   error // why no further view will come
 }
 
 // Follow begins to follow a service with the default configuration. It does no I/O.
