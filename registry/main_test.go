@@ -220,10 +220,10 @@ func (f *fake) watch(run uint64) *watchTalk {
 // until returns the first message that pick likes, and answers pings and beats on the way.
 func until[Req, Reply, M any](c *talk[Req, Reply], pick func(*Req) *M) *M {
 	c.t.Helper()
-	for {
+	for end := time.Now().Add(2 * time.Minute); ; {
 		m := c.hear()
-		if m == nil {
-			c.t.Fatal("the stream ended")
+		if m == nil || time.Now().After(end) {
+			c.t.Fatal("the stream ended, or what was waited for didn't come")
 		}
 		if found := pick(m); found != nil {
 			return found

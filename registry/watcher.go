@@ -83,7 +83,8 @@ func (w *watcher) join(service string) (*Subscription, error) {
 // leave takes a follower out, and unsubscribes if it was the last of its service. Called with w.mu held.
 func (w *watcher) leave(s *Subscription) {
 	if len(s.feed.without(s)) > 0 {
-		w.queue(s.feed) // the others may have let go of what this one hadn't
+		s.feed.owing = true // the others may have let go of what this one hadn't
+		w.queue(s.feed)
 		return
 	}
 	delete(w.feeds, s.feed.service)
