@@ -38,7 +38,7 @@ type Update struct {
 // Next blocks until there is something newer than what it returned before: a view, or another Connected. What
 // came between is skipped. Its errors are ctx's, and eider.Closed. One goroutine at a time may call it.
 func (s *Subscription) Next(ctx context.Context) (Update, error) {
-	for {
+	for !s.w.reg.isClosed() {
 		if u, news := s.news(); news {
 			return u, nil
 		}
@@ -49,9 +49,9 @@ func (s *Subscription) Next(ctx context.Context) (Update, error) {
 		case <-s.done:
 			return Update{}, eider.Errorf(eider.Closed, "follow "+s.feed.service, "the subscription is closed")
 		case <-s.w.reg.closing.Done():
-			return Update{}, errClosed
 		}
 	}
+	return Update{}, errClosed
 }
 
 // news returns the newest state, if Next hasn't returned it yet.

@@ -1,0 +1,137 @@
+package registry
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pb "github.com/eiderhq/eider/api/eider/v1"
+)
+
+// nodes are several scripted nodes, by address.
+type nodes map[string]*fake
+
+func threeNodes(t *testing.T) nodes {
+	return nodes{"a:1": newFake(t), "b:1": newFake(t), "c:1": newFake(t)}
+}
+
+func (n nodes) dial(ctx context.Context, addr string) (net.Conn, error) {
+	return n[addr].dial(ctx, addr)
+}
+
+// serve welcomes every watcher of a node until it's killed.
+func (n nodes) serve(t *testing.T) {
+	for _, node := range n {
+		var running sync.WaitGroup
+		running.Go(func() {
+			for {
+				select {
+				case c := <-node.watches:
+					running.Go(func() {
+						for m := range c.got {
+							switch {
+							case m.GetHello() != nil:
+								c.stream.Send(&pb.WatchReply{Kind: &pb.WatchReply_Welcome{Welcome: &pb.Welcome{Run: 1}}})
+							case m.GetSubscribe() != nil:
+								c.stream.Send(viewOf(1, 1, 0, "a"))
+							case m.GetPing() != nil:
+								c.stream.Send(&pb.WatchReply{Kind: &pb.WatchReply_Pong{Pong: m.GetPing()}})
+							}
+						}
+					})
+				case <-node.ctx.Done():
+					return
+				}
+			}
+		})
+		t.Cleanup(running.Wait)
+		t.Cleanup(node.stop) // before Wait
+	}
+}
+
+// at counts the handles whose current link is to an address.
+func count(handles []*Registry) map[string]int {
+	at := map[string]int{}
+	for _, r := range handles {
+		r.links.mu.Lock()
+		if k := r.links.current; k != nil && k.up() {
+			at[k.addr]++
+		}
+		r.links.mu.Unlock()
+	}
+	return at
+}
+
+// The callers of a dead node spread over the others by chance, at times of their own, and return when it is back.
+func TestR10CallersSpreadAndReturn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := threeNodes(t)
+		all.serve(t)
+		var handles []*Registry
+		for range 90 {
+			r := Open(Config{Addr: "a:1,b:1,c:1", Dial: all.dial, Logger: slog.New(slog.DiscardHandler)})
+			defer r.Close()
+			if _, err := r.Follow("orders"); err != nil {
+				t.Fatal(err)
+			}
+			handles = append(handles, r)
+		}
+		time.Sleep(5 * time.Second)
+		for addr, n := range count(handles) {
+			if n < 12 || n > 50 {
+				t.Errorf("%d of 90 begin at %s, want about 30", n, addr)
+			}
+		}
+		lost := count(handles)["a:1"]
+		all["a:1"].kill(errRefused)
+		before := count(handles)
+		time.Sleep(5 * time.Second)
+		after := count(handles)
+		moved := map[string]int{"b:1": after["b:1"] - before["b:1"], "c:1": after["c:1"] - before["c:1"]}
+		if moved["b:1"]+moved["c:1"] != lost || moved["b:1"] < lost/6 || moved["c:1"] < lost/6 {
+			t.Errorf("of %d callers of a dead node %v moved, want about half to each", lost, moved)
+		}
+		spread := map[time.Duration]bool{}
+		for _, when := range all["b:1"].at[before["b:1"]:] {
+			spread[when.Sub(all["b:1"].at[before["b:1"]])/time.Millisecond] = true
+		}
+		if len(spread) < moved["b:1"]/2 {
+			t.Errorf("%d callers came to b within %d different milliseconds: there's no jitter", moved["b:1"], len(spread))
+		}
+		all["a:1"].start()
+		time.Sleep(time.Minute)
+		if n := count(handles)["a:1"]; n != lost {
+			t.Errorf("a minute after the node came back %d are there, %d were before", n, lost)
+		}
+	})
+}
+
+// Going home, the new connection stands before the old one is told Moving.
+func TestReturnHomeSaysMoving(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *fake) {
+		all := threeNodes(t)
+		reg := Open(Config{Addr: "a:1,b:1", Dial: all.dial, Logger: slog.New(slog.DiscardHandler)})
+		defer reg.Close()
+		home, away := all[reg.links.addrs[0]], all[reg.links.addrs[1]]
+		home.kill(errRefused)
+		l, _ := reg.Register(orders)
+		c := away.attach()
+		c.say(grant(until(c, (*pb.AttachRequest).GetRegister), 1))
+		home.start()
+		until(c, (*pb.AttachRequest).GetMoving)
+		if home.dialled() < 2 {
+			t.Error("it moves before the new connection stands")
+		}
+		begin := time.Now()
+		c = home.attach()
+		c.say(grant(until(c, (*pb.AttachRequest).GetRegister), 1))
+		synctest.Wait()
+		if took := time.Since(begin); took > 50*time.Millisecond || !l.State().Listed {
+			t.Errorf("%s after Moving the state is %v", took, l.State())
+		}
+	})
+}
