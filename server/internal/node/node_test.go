@@ -97,7 +97,8 @@ func (r running) get(t *testing.T, path string) (int, string) {
 	return res.StatusCode, string(body)
 }
 
-func attached(t *testing.T, c pb.RegistryClient, lease uint32) (grpc.BidiStreamingClient[pb.AttachRequest, pb.AttachReply], *pb.Welcome, *pb.Registered) {
+// attachedAs returns a stream with one instance, orders/1.
+func attachedAs(t *testing.T, c pb.RegistryClient, address string) (grpc.BidiStreamingClient[pb.AttachRequest, pb.AttachReply], *pb.Welcome, *pb.Registered) {
 	t.Helper()
 	s, err := c.Attach(t.Context())
 	if err != nil {
@@ -105,8 +106,8 @@ func attached(t *testing.T, c pb.RegistryClient, lease uint32) (grpc.BidiStreami
 	}
 	for _, m := range []*pb.AttachRequest{
 		{Kind: &pb.AttachRequest_Hello{Hello: &pb.Hello{Caller: "orders@1"}}},
-		{Kind: &pb.AttachRequest_Register{Register: &pb.Register{LeaseMs: lease, Record: &pb.Record{Service: "orders", Id: "1",
-			Incarnation: &pb.Incarnation{Nonce: 7}, Attachment: 1, Status: pb.Status_STATUS_UP, Address: "127.0.0.1:9"}}}},
+		{Kind: &pb.AttachRequest_Register{Register: &pb.Register{Record: &pb.Record{Service: "orders", Id: "1",
+			Incarnation: &pb.Incarnation{Nonce: 7}, Attachment: 1, Status: pb.Status_STATUS_UP, Address: address}}}},
 	} {
 		if err := s.Send(m); err != nil {
 			t.Fatal(err)
@@ -128,7 +129,7 @@ func TestNodeServesBothPortsAndStopsInOrder(t *testing.T) {
 	if want := "eider: ready, grpc " + r.Addrs().GRPC.String() + " http " + r.Addrs().HTTP.String(); !strings.Contains(r.log.String(), want) {
 		t.Errorf("the log lacks %q:\n%s", want, r.log)
 	}
-	s, welcome, registered := attached(t, r.client(t), 0)
+	s, welcome, registered := attachedAs(t, r.client(t), "127.0.0.1:9")
 	if welcome.GetNode() != "n1" || welcome.GetBeatMs() != 1500 || registered.GetLeaseMs() != 12_000 {
 		t.Errorf("settings didn't reach the rooms: %v, %v", welcome, registered)
 	}

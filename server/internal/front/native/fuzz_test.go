@@ -137,8 +137,29 @@ func FuzzConnection(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	fk := &fake{postponed: map[string]time.Duration{}}
-	srv := New(fk, Config{Logger: slog.New(slog.DiscardHandler)})
+	addr, good := listening(f)
+	f.Fuzz(func(t *testing.T, said []byte) {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Write(said) // an error is an answer too
+		c.(*net.TCPConn).CloseWrite()
+		c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := io.Copy(io.Discard, c); isTimeout(err) {
+			t.Errorf("the connection was left open: %v", err)
+		}
+		c.Close()
+		tell(t, good.Send, beat())
+		if m := hear(t, good.Recv); m.GetBeaten() == nil {
+			t.Errorf("the good client heard %v", m)
+		}
+	})
+}
+
+// listening returns a real listener's address, and a client of it that is past its Hello.
+func listening(f *testing.F) (string, attachClient) {
+	srv := New(&fake{postponed: map[string]time.Duration{}}, Config{Logger: slog.New(slog.DiscardHandler)})
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		f.Fatal(err)
@@ -168,23 +189,7 @@ func FuzzConnection(f *testing.F) {
 	if _, err := good.Recv(); err != nil {
 		f.Fatal(err)
 	}
-	f.Fuzz(func(t *testing.T, said []byte) {
-		c, err := net.Dial("tcp", lis.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Write(said) // an error is an answer too
-		c.(*net.TCPConn).CloseWrite()
-		c.SetReadDeadline(time.Now().Add(10 * time.Second))
-		if _, err := io.Copy(io.Discard, c); isTimeout(err) {
-			t.Errorf("the connection was left open: %v", err)
-		}
-		c.Close()
-		tell(t, good.Send, beat())
-		if m := hear(t, good.Recv); m.GetBeaten() == nil {
-			t.Errorf("the good client heard %v", m)
-		}
-	})
+	return lis.Addr().String(), good
 }
 
 func isTimeout(err error) bool {

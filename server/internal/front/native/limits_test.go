@@ -149,7 +149,14 @@ func TestHelloComesFirstOnceAndInTime(t *testing.T) {
 
 // A stranger who opens a connection and says nothing is gone in time, whatever he said so far.
 func TestSilentConnectionsAreDropped(t *testing.T) {
-	for name, say := range map[string]string{"nothing": "", "half a preface": "PRI * HT"} {
+	for name, row := range map[string]struct {
+		say string
+		by  time.Duration
+	}{
+		"nothing":        {"", helloTimeout},
+		"half a preface": {"PRI * HT", helloTimeout},
+		"no stream":      {preface, 2*helloTimeout + 2*time.Second}, // told to go, then dropped
+	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, r *rig) {
 				c, err := r.net.From("10.0.0.3").Dial(t.Context(), r.addr)
@@ -157,12 +164,12 @@ func TestSilentConnectionsAreDropped(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer c.Close()
-				c.Write([]byte(say))
+				c.Write([]byte(row.say))
 				began := time.Now()
 				for err == nil {
 					_, err = c.Read(make([]byte, 1024))
 				}
-				if took := time.Since(began); took > helloTimeout {
+				if took := time.Since(began); took > row.by {
 					t.Fatalf("dropped after %s", took)
 				}
 			})
@@ -235,7 +242,7 @@ func TestH4WatchStreamsOverTheRateComeBackLater(t *testing.T) {
 		if by := r.fake.postponed["checkout@1"]; by.Milliseconds()+1 < int64(e.GetRetryAfterMs()) {
 			t.Fatalf("its cap has %s more", by)
 		}
-		time.Sleep(time.Duration(e.GetRetryAfterMs()) * time.Millisecond)
+		pass(time.Duration(e.GetRetryAfterMs()) * time.Millisecond)
 		r.watching("10.0.0.3")
 	})
 }

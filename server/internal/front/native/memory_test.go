@@ -166,7 +166,7 @@ func rawBytes(t testing.TB, n int, opts ...grpc.ServerOption) int {
 // tuned are the options of ours that cost or save memory, for a raw server that knows as much.
 func tuned() []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.SharedWriteBuffer(true), grpc.WriteBufferSize(writeBuffer), grpc.ReadBufferSize(readBuffer),
+		grpc.WriteBufferSize(writeBuffer), grpc.ReadBufferSize(readBuffer),
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout, MaxConnectionIdle: idleConnection}),
 	}

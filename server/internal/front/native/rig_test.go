@@ -81,6 +81,9 @@ func (r *rig) dial(host string) *grpc.ClientConn {
 	return cc
 }
 
+// pass lets time pass, the bubble's.
+func pass(d time.Duration) { <-time.After(d) }
+
 type (
 	attachClient = grpc.BidiStreamingClient[pb.AttachRequest, pb.AttachReply]
 	watchClient  = grpc.BidiStreamingClient[pb.WatchRequest, pb.WatchReply]

@@ -28,14 +28,14 @@ const (
 	pingAfter      = 5 * time.Second  // without a byte from a connection
 	pingTimeout    = 10 * time.Second // without an answer: the connection is dropped
 	sendTimeout    = 10 * time.Second // blocked by the other side's flow control: the stream is dropped
-	idleConnection = time.Minute      // a connection without a stream is told to go
+	idleConnection = helloTimeout     // a connection without a stream is told to go; dialling again is cheap
 )
 
 // Buffers of one connection. A registry's connections are many and mostly idle: what they hold while
 // nothing happens is the node's memory.
 const (
 	readBuffer  = 4 << 10
-	writeBuffer = 16 << 10 // shared: held only while writing
+	writeBuffer = 16 << 10 // held only while writing
 	window      = 64 << 10 // fixed, so that nobody can make it grow; more per connection is bounded by its streams
 	headerList  = 8 << 10
 )
@@ -89,7 +89,7 @@ func New(reg replica.Registry, cfg Config) *Server {
 		grpc.MaxRecvMsgSize(cfg.Limits.Message),
 		grpc.MaxConcurrentStreams(uint32(cfg.Limits.StreamsPerConnection)),
 		grpc.MaxHeaderListSize(headerList),
-		grpc.SharedWriteBuffer(true), grpc.WriteBufferSize(writeBuffer), grpc.ReadBufferSize(readBuffer),
+		grpc.WriteBufferSize(writeBuffer), grpc.ReadBufferSize(readBuffer),
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout, MaxConnectionIdle: idleConnection}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
