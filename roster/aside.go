@@ -73,7 +73,7 @@ func (r *Roster) failed(c *Choice, o Outcome, now time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := c.m
-	if m.leaves() || !r.holds(m) {
+	if has, _ := r.find(m.id); has != m || m.leaves() {
 		return
 	}
 	if o == Refusal {

@@ -2,6 +2,7 @@ package roster
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/eiderhq/eider"
@@ -61,17 +62,24 @@ func (m *member) unmarked(now time.Duration) *member {
 }
 
 // heardLeaving takes the word of an instance that it is leaving. It is final, as a leave is: a record
-// that still says UP was written before it.
+// that still says UP was written before it. Whoever has the incarnation now has to know.
 func (r *Roster) heardLeaving(m *member) {
 	if m.said.Swap(true) {
 		return
 	}
 	r.mu.Lock()
-	if r.holds(m) {
+	defer r.mu.Unlock()
+	if now, ok := r.find(m.id); ok && now.nonce == m.nonce {
+		now.said.Store(true)
 		r.publish(r.now())
+		r.wake()
+		return
 	}
-	r.mu.Unlock()
-	r.wake()
+	for i := range r.past {
+		if p := &r.past[i]; p.nonce == m.nonce {
+			p.said, p.renounced = true, true
+		}
+	}
 }
 
 // warming tells whether newcomers are being warmed up, and until when.
@@ -88,18 +96,13 @@ func (r *Roster) warming() (until time.Duration, ok bool) {
 	return until, ok
 }
 
-// holds tells whether a member is in the books.
-func (r *Roster) holds(m *member) bool {
-	i, ok := slices.BinarySearchFunc(r.members, m.id, func(m *member, id string) int {
-		switch {
-		case m.id < id:
-			return -1
-		case m.id > id:
-			return 1
-		}
-		return 0
-	})
-	return ok && r.members[i] == m
+// find returns the member that has an id now.
+func (r *Roster) find(id string) (*member, bool) {
+	i, ok := slices.BinarySearchFunc(r.members, id, func(m *member, id string) int { return strings.Compare(m.id, id) })
+	if !ok {
+		return nil, false
+	}
+	return r.members[i], true
 }
 
 // work is what the tender has to do outside the lock.

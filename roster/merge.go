@@ -130,8 +130,7 @@ func (r *Roster) join(in *eider.Instance, now time.Duration) *member {
 	m.before = p.before
 	if p.renounced && (p.said || in.Status != eider.Up || !orderOf(&in.Record).after(p.left)) {
 		m.said.Store(p.said)
-		m.left, m.letGo = p.left, p.letGo
-		m.settling = true
+		m.left, m.settling, m.letGo = p.left, p.letGo, p.letGo
 		m.mark()
 	}
 	return m

@@ -43,7 +43,7 @@ func (p *pick) counts() bool {
 func TestLawsOfPickingAndLettingGo(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		// Everything is drawn before the bubble, in which time is not rapid's.
-		script := rapid.SliceOfN(rapid.IntRange(0, 1<<16), 1, 500).Draw(rt, "script")
+		script := rapid.SliceOfN(rapid.IntRange(0, 1<<16), 100, 1000).Draw(rt, "script")
 		var fault string
 		synctest.Test(t, func(t *testing.T) { fault = play(t, script) })
 		if fault != "" {
