@@ -19,5 +19,6 @@ func collectors(srv *native.Server) []prometheus.Collector {
 		gauge("eider_native_streams", "Open streams of the native protocol.", func(s native.Stats) int64 { return s.Streams }),
 		counter("eider_native_turned_away_total", "Connections closed at once because --max-connections was reached.", func(s native.Stats) int64 { return s.TurnedAway }),
 		counter("eider_native_limited_total", "Streams and registrations told to come back later, by a limit or rate.", func(s native.Stats) int64 { return s.Limited }),
+		counter("eider_native_dropped_total", "Streams dropped because their process didn't read what was sent.", func(s native.Stats) int64 { return s.Dropped }),
 	}
 }

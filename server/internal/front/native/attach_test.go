@@ -41,7 +41,7 @@ func TestAttachFromHelloToLeft(t *testing.T) {
 		if code, text := hearEnd(t, s.Recv); code != codes.OK {
 			t.Fatalf("end: %v %s", code, text)
 		}
-		if how := <-r.fake.stream(0).ended; how != replica.Lost {
+		if how := r.fake.stream(0).over(t); how != replica.Lost {
 			t.Fatalf("ended as %d", how)
 		}
 	})
@@ -76,12 +76,12 @@ func TestAttachEndsAsItsProcessSays(t *testing.T) {
 		if code, _ := hearEnd(t, s.Recv); code != codes.OK {
 			t.Fatalf("moving: %v", code)
 		}
-		if how := <-r.fake.stream(0).ended; how != replica.Moving {
+		if how := r.fake.stream(0).over(t); how != replica.Moving {
 			t.Fatalf("moving ended as %d", how)
 		}
 		r.attached("10.0.0.3")
 		r.net.Cut("10.0.0.3", node)
-		if how := <-r.fake.stream(1).ended; how != replica.Lost {
+		if how := r.fake.stream(1).over(t); how != replica.Lost {
 			t.Fatalf("a cut ended as %d", how)
 		}
 	})
@@ -98,7 +98,7 @@ func TestStaleStreamIsToldToComeBack(t *testing.T) {
 		if code, _ := hearEnd(t, s.Recv); code != codes.Aborted {
 			t.Fatalf("status: %v", code)
 		}
-		<-r.fake.stream(0).ended
+		r.fake.stream(0).over(t)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/eiderhq/eider"
@@ -126,6 +127,18 @@ func (s *fakeStream) check(service string, deps []eider.Departure) {
 		if eider.CheckID(d.ID) != nil || d.Service != service || d.Incarnation.Nonce == 0 {
 			s.breaks("departure %v", d)
 		}
+	}
+}
+
+// over returns how the stream was ended; it waits for a minute, of the bubble's.
+func (s *fakeStream) over(t *testing.T) replica.Ending {
+	t.Helper()
+	select {
+	case how := <-s.ended:
+		return how
+	case <-time.After(time.Minute):
+		t.Fatal("the replica's stream wasn't ended within a minute")
+		return 0
 	}
 }
 

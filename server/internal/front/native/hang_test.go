@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/server/internal/replica"
 )
 
@@ -23,7 +24,7 @@ func TestHungClientIsDroppedByTheKeepalive(t *testing.T) {
 		}
 		r.net.Stall("10.0.0.2")
 		stalled := time.Now()
-		if how := <-r.fake.stream(0).ended; how != replica.Lost {
+		if how := r.fake.stream(0).over(t); how != replica.Lost {
 			t.Fatalf("ended as %d", how)
 		}
 		if took := time.Since(stalled); took > pingAfter+pingTimeout+time.Second {
@@ -56,14 +57,14 @@ func TestR12AbandonedWatcherIsDroppedAndBlocksNobody(t *testing.T) {
 		if took := time.Since(began); took > 0 {
 			t.Fatalf("the good one waited %s for the bad one", took)
 		}
-		if how := <-r.fake.stream(0).ended; how != replica.Lost {
+		if how := r.fake.stream(0).over(t); how != replica.Lost {
 			t.Fatalf("ended as %d", how)
 		}
 		if took := time.Since(began); took < sendTimeout || took > sendTimeout+time.Second {
 			t.Fatalf("dropped after %s", took)
 		}
 		synctest.Wait()
-		if st := r.srv.Stats(); st.Streams != 1 {
+		if st := r.srv.Stats(); st.Streams != 1 || st.Dropped != 1 {
 			t.Fatalf("%+v", st)
 		}
 	})
@@ -84,7 +85,7 @@ func TestR12WatchersEndWithTheirStreams(t *testing.T) {
 			cc.Close()
 		}
 		for i := range many {
-			<-r.fake.stream(i + 1).ended
+			r.fake.stream(i + 1).over(t)
 		}
 		synctest.Wait()
 		if after := runtime.NumGoroutine(); after > before {
@@ -118,7 +119,7 @@ func TestR10StoppingNodeTellsItsClientsToAttachElsewhere(t *testing.T) {
 			t.Errorf("before Hello: %v", code)
 		}
 		for i := range 2 {
-			if how := <-r.fake.stream(i).ended; how != replica.Stopping {
+			if how := r.fake.stream(i).over(t); how != replica.Stopping {
 				t.Errorf("stream %d ended as %d", i, how)
 			}
 		}
@@ -134,7 +135,7 @@ func TestStopIsBoundedThoughAClientHangs(t *testing.T) {
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("the stop took %s", took)
 		}
-		if how := <-r.fake.stream(0).ended; how != replica.Stopping {
+		if how := r.fake.stream(0).over(t); how != replica.Stopping {
 			t.Errorf("ended as %d", how)
 		}
 		r.net.Resume("10.0.0.2")
@@ -151,6 +152,9 @@ func TestR13EveryEndSaysWhatToDo(t *testing.T) {
 		{stopped(), true, false},
 		{errGone, false, true},
 		{errors.New("broken"), false, false},
+		{eider.Errorf(eider.Stale, "", "had lapsed"), true, false},
+		{eider.Errorf(eider.Unavailable, "", "stopped"), true, false},
+		{&eider.Error{Kind: eider.Limited, RetryAfter: time.Second}, false, false},
 	} {
 		why := endingOf(row.err)
 		if why.reattach != row.reattach || why.silent != row.silent || !why.silent && why.err == nil {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/mem"
+
+	"github.com/eiderhq/eider"
 )
 
 // Limits bound what strangers may take. The zero value of every field works.
@@ -79,9 +81,9 @@ func (l limited) Accept() (net.Conn, error) {
 		}
 		l.srv.connections.Add(-1)
 		conn.Close()
-		if n := l.srv.turnedAway.Add(1); l.srv.loud.allow(time.Now()) {
-			l.srv.log.Warn("connections are turned away: the limit is reached", "limit", l.srv.cfg.Limits.Connections, "turned_away", n)
-		}
+		l.srv.turnedAway.Add(1)
+		l.srv.complain("a connection is turned away", conn.RemoteAddr().String(),
+			eider.Errorf(eider.Limited, "", "%d are open, the limit", l.srv.cfg.Limits.Connections))
 	}
 }
 

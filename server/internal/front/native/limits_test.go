@@ -84,6 +84,27 @@ func TestStreamsAreBoundedAndToldToComeBack(t *testing.T) {
 	})
 }
 
+// A client's own transport waits for a free stream: it knows the limit.
+func TestStreamsOfAConnectionAreBounded(t *testing.T) {
+	inBubble(t, Config{Limits: Limits{StreamsPerConnection: 1}}, func(t *testing.T, r *rig) {
+		cc := r.dial("10.0.0.2")
+		s := r.watch(cc)
+		tell(t, s.Send, watchHello(false))
+		hear(t, s.Recv)
+		began := time.Now()
+		go func() {
+			pass(time.Second)
+			tell(t, s.Send, &pb.WatchRequest{Kind: &pb.WatchRequest_Goodbye{Goodbye: &pb.Goodbye{}}})
+		}()
+		second := r.watch(cc)
+		tell(t, second.Send, watchHello(false))
+		hear(t, second.Recv)
+		if took := time.Since(began); took < time.Second {
+			t.Fatalf("a second stream was served beside the first, after %s", took)
+		}
+	})
+}
+
 func TestConnectionsAreBounded(t *testing.T) {
 	inBubble(t, Config{Limits: Limits{Connections: 1}}, func(t *testing.T, r *rig) {
 		r.watching("10.0.0.2")
@@ -110,7 +131,7 @@ func TestLongMessagesAreRefused(t *testing.T) {
 		if code, text := hearEnd(t, s.Recv); code != codes.ResourceExhausted || !strings.Contains(text, "65536") {
 			t.Fatalf("%v %s", code, text)
 		}
-		<-r.fake.stream(0).ended
+		r.fake.stream(0).over(t)
 	})
 }
 

@@ -57,8 +57,8 @@ type Server struct {
 
 	register, reattach, watch *admission
 
-	connections, open, turnedAway, limited atomic.Int64
-	loud                                   loud
+	connections, open, turnedAway, limited, dropped atomic.Int64
+	loud                                            loud
 
 	receivers sync.WaitGroup
 	mu        sync.Mutex
@@ -135,11 +135,19 @@ type Stats struct {
 	Connections, Streams int64 // open now
 	TurnedAway           int64 // connections over the limit, ever
 	Limited              int64 // streams and registrations told to come back later, ever
+	Dropped              int64 // streams whose process didn't read, ever
 }
 
 // Stats returns the counts.
 func (s *Server) Stats() Stats {
-	return Stats{s.connections.Load(), s.open.Load(), s.turnedAway.Load(), s.limited.Load()}
+	return Stats{s.connections.Load(), s.open.Load(), s.turnedAway.Load(), s.limited.Load(), s.dropped.Load()}
+}
+
+// complain logs what a client did wrong; seldom, since some do it again and again.
+func (s *Server) complain(what, caller string, err error) {
+	if s.loud.allow(time.Now()) {
+		s.log.Warn(what, "caller", caller, "err", err)
+	}
 }
 
 // enter counts a stream in; the error says why it may not be.

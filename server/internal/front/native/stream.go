@@ -28,7 +28,21 @@ type ending struct {
 
 func (e *ending) Error() string { return fmt.Sprintf("stream ended: %v", e.err) }
 
-func failed(err error) *ending { return &ending{how: replica.Lost, err: err} }
+func failed(err error) *ending {
+	kind := eider.KindOf(err)
+	return &ending{how: replica.Lost, err: err, reattach: kind == eider.Stale || kind == eider.Unavailable}
+}
+
+// endingOf returns the ending that an error brings about.
+func endingOf(err error) *ending {
+	if why, ok := err.(*ending); ok {
+		return why
+	}
+	if errors.Is(err, errGone) {
+		return &ending{how: replica.Lost, silent: true}
+	}
+	return failed(err)
+}
 
 func stopped() *ending {
 	return &ending{how: replica.Stopping, reattach: true,
@@ -64,6 +78,7 @@ type stream struct {
 	turn    chan struct{} // who may send
 	greeted chan struct{} // closed once Hello was answered
 	patient *time.Timer   // hangs up when a send takes too long
+	caller  string        // from Hello; the receiver's until greeted is closed
 }
 
 // tapped is the key under which the transport's context carries its own cancel function.
@@ -84,7 +99,11 @@ func (s *Server) newStream(rpc grpc.ServerStream) *stream {
 		greeted: make(chan struct{}),
 	}
 	st.hangup, _ = rpc.Context().Value(tapped{}).(context.CancelFunc)
-	st.patient = time.AfterFunc(sendTimeout, st.hangup)
+	st.patient = time.AfterFunc(sendTimeout, func() {
+		s.dropped.Add(1)
+		s.complain("a stream is dropped: its process doesn't read", st.caller, eider.Errorf(eider.Unavailable, "", "blocked for %s", sendTimeout))
+		st.hangup()
+	})
 	st.patient.Stop()
 	return st
 }
@@ -104,7 +123,7 @@ func (s *Server) serve(st *stream, sd side) error {
 	if st.awaitHello() {
 		for st.ctx.Err() == nil {
 			if err := sd.next(st.ctx); err != nil {
-				st.end(newsEnded(err))
+				st.end(endingOf(err))
 			}
 		}
 	}
@@ -113,14 +132,6 @@ func (s *Server) serve(st *stream, sd side) error {
 		why = &ending{silent: true}
 	}
 	return st.last(why)
-}
-
-func newsEnded(err error) *ending {
-	if errors.Is(err, errGone) {
-		return &ending{how: replica.Lost, silent: true}
-	}
-	kind := eider.KindOf(err)
-	return &ending{how: replica.Lost, err: err, reattach: kind == eider.Stale || kind == eider.Unavailable}
 }
 
 func (st *stream) awaitHello() bool {
@@ -141,6 +152,9 @@ func (st *stream) last(why *ending) error {
 	if why.silent {
 		return nil
 	}
+	if kind := eider.KindOf(why.err); why.err != nil && (kind == eider.Invalid || kind == eider.Internal) {
+		st.srv.complain("a stream is ended: what its process said can't be", st.name(), why.err)
+	}
 	if why.err != nil || why.reattach {
 		end := &pb.End{Reattach: why.reattach}
 		if why.err != nil {
@@ -151,6 +165,16 @@ func (st *stream) last(why *ending) error {
 		}
 	}
 	return statusOf(why.err)
+}
+
+// name returns who is at the other end, once that is known.
+func (st *stream) name() string {
+	select {
+	case <-st.greeted:
+		return st.caller
+	default:
+		return ""
+	}
 }
 
 // errGone is a send that nobody is left to receive.
@@ -211,16 +235,6 @@ func (st *stream) receive() {
 	}
 }
 
-func endingOf(err error) *ending {
-	if why, ok := err.(*ending); ok {
-		return why
-	}
-	if errors.Is(err, errGone) {
-		return &ending{how: replica.Lost, silent: true}
-	}
-	return failed(err)
-}
-
 // greet answers Hello.
 func (st *stream) greet(h *pb.Hello) error {
 	if h == nil {
@@ -229,6 +243,7 @@ func (st *stream) greet(h *pb.Hello) error {
 	if err := checkHello(h); err != nil {
 		return &eider.Error{Kind: eider.Invalid, Err: err}
 	}
+	st.caller = h.GetCaller()
 	err := st.side.open(replica.Peer{Caller: h.GetCaller(), Observer: h.GetObserver(), Addr: addrOf(st.rpc.Context())})
 	if err != nil {
 		return err

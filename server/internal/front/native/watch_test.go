@@ -50,7 +50,7 @@ func TestWatchFromHelloToGoodbye(t *testing.T) {
 		if code, _ := hearEnd(t, s.Recv); code != codes.OK {
 			t.Fatalf("goodbye: %v", code)
 		}
-		if how := <-r.fake.stream(0).ended; how != replica.Bye {
+		if how := r.fake.stream(0).over(t); how != replica.Bye {
 			t.Fatalf("goodbye ended as %d", how)
 		}
 	})
