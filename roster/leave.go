@@ -75,11 +75,12 @@ func (r *Roster) heardLeaving(m *member) {
 		r.wake()
 		return
 	}
-	for i := range r.past {
-		if p := &r.past[i]; p.nonce == m.nonce {
-			p.said, p.renounced = true, true
-		}
+	i := slices.IndexFunc(r.past, func(p past) bool { return p.nonce == m.nonce })
+	if i < 0 {
+		r.remember(past{nonce: m.nonce, renounced: true, said: true, letGo: true})
+		return
 	}
+	r.past[i].said, r.past[i].renounced = true, true
 }
 
 // warming tells whether newcomers are being warmed up, and until when.

@@ -225,6 +225,11 @@ func (r *Roster) bury(m *member, now time.Duration) {
 	} else if !p.renounced {
 		return
 	}
+	r.remember(p)
+}
+
+// remember keeps the last few.
+func (r *Roster) remember(p past) {
 	if len(r.past) >= remembered {
 		r.past = slices.Delete(r.past, 0, 1)
 	}
