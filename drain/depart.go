@@ -11,7 +11,7 @@ import (
 
 // depart is the whole departure, from the leave to the report.
 func (d *drainer) depart(ctx context.Context) Report {
-	hear := listen(ctx)
+	hear := listen(ctx, d.log)
 	defer hear.end()
 	ctx = context.WithoutCancel(ctx)
 	l := d.beginLeave()

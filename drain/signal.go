@@ -2,6 +2,7 @@ package drain
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -17,7 +18,7 @@ type ear struct {
 	done   chan struct{}
 }
 
-func listen(ctx context.Context) *ear {
+func listen(ctx context.Context, log *slog.Logger) *ear {
 	e := &ear{enough: make(chan struct{}), heard: make(chan os.Signal, 8), stop: make(chan struct{}), done: make(chan struct{})}
 	signal.Notify(e.heard, os.Interrupt, syscall.SIGTERM)
 	more := 2
@@ -34,7 +35,10 @@ func listen(ctx context.Context) *ear {
 				if s != os.Interrupt {
 					continue
 				}
-				if more--; more == 0 {
+				switch more--; more {
+				case 1:
+					log.Info("leaving already; one more SIGINT ends it now and cuts what is in flight")
+				case 0:
 					close(e.enough)
 				}
 			}
