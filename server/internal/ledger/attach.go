@@ -50,11 +50,8 @@ func (t *Table) register(s Session, rec eider.Record, lease time.Duration) (Gran
 		return Grant{}, err
 	}
 	known := e != nil && e.rec.Incarnation.Is(rec.Incarnation)
-	was := eider.Record{}
-	reachable := false
-	if known {
-		was, reachable = e.rec, e.reachable && e.rec.Address == rec.Address
-	} else if e == nil {
+	reachable := known && e.reachable && e.rec.Address == rec.Address
+	if e == nil {
 		e = &entry{svc: t.service(rec.Service)}
 	}
 	rec.Version = 1
@@ -63,7 +60,7 @@ func (t *Table) register(s Session, rec eider.Record, lease time.Duration) (Gran
 	e.dialable, e.reachable = t.cfg.dialable(rec.Address, sess.peer.Addr), reachable
 	t.renew(sess)
 	t.alarms.soon(sess, t.clock+t.cfg.SuspectAfter)
-	t.announce(e, known, was.Status)
+	t.announce(e, known)
 	t.takeAddress(e)
 	return Grant{Record: e.rec, Lease: e.lease, Bound: t.Bound(rec.Service)}, nil
 }
@@ -140,7 +137,7 @@ func (t *Table) refuse(rec eider.Record, err error) {
 }
 
 // announce tells of an attach, and does what a first or new status brings with it.
-func (t *Table) announce(e *entry, known bool, was eider.Status) {
+func (t *Table) announce(e *entry, known bool) {
 	t.changed(e)
 	kind := eider.EventRegistered
 	if known {
@@ -150,7 +147,7 @@ func (t *Table) announce(e *entry, known bool, was eider.Status) {
 	if e.rec.Status == eider.Up {
 		t.probe(e)
 	}
-	if e.rec.Status == eider.Draining && was != eider.Draining {
+	if e.rec.Status == eider.Draining {
 		t.leaving(e)
 	}
 }

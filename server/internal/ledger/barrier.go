@@ -58,13 +58,15 @@ func (t *Table) leaving(e *entry) {
 		d = t.openDrain(e)
 		t.tell(eider.EventLeaving, e, callers(d.open)+" to let go")
 	}
-	if e.owned && !d.owned {
+	switch {
+	case e.owned && !d.owned:
 		d.owned = true
 		for _, p := range t.peers {
 			t.awaitNode(d, p.name)
 		}
+	case !e.owned && d.owned:
+		d.owned, d.reached = false, false // the new owner decides anew, and whoever joins here is reported to it
 	}
-	d.owned = e.owned
 	t.fx.Flush = true
 	t.progress(d)
 	t.reach(d)
@@ -73,14 +75,15 @@ func (t *Table) leaving(e *entry) {
 func (t *Table) openDrain(e *entry) *drain {
 	key := departureOf(&e.rec)
 	d := &drain{dep: e.rec.Departure(), key: key, svc: e.svc, status: eider.Draining, order: t.begun,
-		since: t.last, from: t.clock, bound: t.cfg.Cap, index: map[string]int32{}, heard: map[string]uint64{}}
+		since: t.last, from: t.clock, bound: t.cfg.Cap, heard: map[string]uint64{},
+		members: make([]member, 0, len(e.svc.followers)+1), index: make(map[string]int32, len(e.svc.followers)+1)}
 	t.begun++
 	t.drains[key] = d
 	e.svc.running = append(e.svc.running, d)
 	if i := slices.IndexFunc(t.finished, func(f *drain) bool { return f.key == key }); i >= 0 {
 		// It was taken for dead in mid-drain and is back: the leave is still the same.
 		was := t.finished[i]
-		d.since, d.from, d.reached, d.barrier = was.since, was.from, was.reached, was.barrier
+		d.since, d.from, d.reached, d.barrier = was.since, was.from, was.reached && e.owned, was.barrier
 		t.finished = slices.Delete(t.finished, i, i+1)
 	}
 	if d.reached {
@@ -226,16 +229,13 @@ func (d *drain) due(t *Table) {
 	}
 }
 
-// reach tells once that nobody is waited for any more.
+// reach tells once that nobody is waited for any more, on the node that decides it.
 func (t *Table) reach(d *drain) {
-	if d.reached || d.joining || d.open > 0 {
+	if !d.owned || d.reached || d.joining || d.open > 0 {
 		return
 	}
 	d.reached, d.barrier = true, t.clock-d.from
 	t.progress(d)
-	if !d.owned {
-		return
-	}
 	detail := callers(d.total-d.capped) + " settled"
 	if d.capped > 0 {
 		detail += ", " + callers(d.capped) + " covered by a cap"

@@ -93,6 +93,9 @@ func (t *Table) recount(e *entry, c tally) {
 			s.silent += silent
 		}
 		t.touch(e.grp)
+		if !c.expected {
+			e.grp = nil
+		}
 	}
 	if was.standing != c.standing {
 		t.stand(e.proc, was.standing, -1)
