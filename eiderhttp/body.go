@@ -128,6 +128,8 @@ func (w *watchedBody) Close() error {
 }
 
 // inMemory tells whether a body is what http.NewRequest makes of a bytes.Reader, bytes.Buffer or strings.Reader.
-func inMemory(rc io.ReadCloser) bool { return reflect.TypeOf(rc) == nopCloser }
+func inMemory(rc io.ReadCloser) bool {
+	return reflect.TypeOf(rc) == reflect.TypeOf(io.NopCloser(noBytes))
+}
 
-var nopCloser = reflect.TypeOf(io.NopCloser(new(bytes.Reader)))
+var noBytes = &bytes.Reader{}

@@ -63,7 +63,7 @@ func (t *Transport) tlsDialer() dialFunc {
 	return nil
 }
 
-var plainDialer net.Dialer
+var plainDialer = net.Dialer{}
 
 // newBase makes one instance's http.Transport.
 func (t *Transport) newBase(in *instance) *http.Transport {
@@ -81,12 +81,14 @@ func (t *Transport) newBase(in *instance) *http.Transport {
 	return b
 }
 
-// speaksHTTP2 tells whether connections of this scheme may speak HTTP/2.
-func (t *Transport) speaksHTTP2(scheme string) bool {
-	if p := t.pattern.Protocols; p != nil {
-		return scheme == "https" && p.HTTP2() || scheme == "http" && p.UnencryptedHTTP2()
+// mayHTTP2 tells whether connections of a scheme may speak HTTP/2, and surely whether they must.
+func (t *Transport) mayHTTP2(scheme string) (may, surely bool) {
+	p := t.pattern.Protocols
+	if scheme == "http" {
+		surely = p != nil && p.UnencryptedHTTP2() && !p.HTTP1()
+		return surely, surely
 	}
-	return scheme == "https"
+	return p == nil || p.HTTP2(), false
 }
 
 var errSilent = errors.New("a reused connection ended before the answer came")

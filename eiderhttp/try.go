@@ -92,7 +92,8 @@ func (y *try) request(req *http.Request, body *body, logical string) *http.Reque
 	y.url.Host = logical
 	y.trace.GotConn = y.gotConn
 	y.trace.WroteRequest = y.wrote
-	if t.TryTimeout > 0 || t.speaksHTTP2(y.url.Scheme) {
+	mayHTTP2, surelyHTTP2 := t.mayHTTP2(y.url.Scheme)
+	if t.TryTimeout > 0 || mayHTTP2 {
 		ctx, y.cancel = context.WithCancelCause(ctx)
 	}
 	if t.TryTimeout > 0 {
@@ -115,7 +116,7 @@ func (y *try) request(req *http.Request, body *body, logical string) *http.Reque
 	out.GetBody = nil // net/http is not to repeat what it has begun to send
 	if body != nil {
 		out.Body, y.bodied = body.take(), true
-	} else if y.in.talksHTTP2.Load() && !t.repeatable(req) {
+	} else if (surelyHTTP2 || mayHTTP2 && y.in.talksHTTP2.Load()) && !t.repeatable(req) {
 		// net/http's HTTP/2 repeats a request without a body by itself and doesn't say after what: it takes
 		// PROTOCOL_ERROR for unprocessed, which proxies send after having passed a request on. With an empty
 		// body, which is the same to the peer, it hands out the error instead.
@@ -153,8 +154,6 @@ func (y *try) gotConn(info httptrace.GotConnInfo) {
 		if !info.Reused && secure.ConnectionState().NegotiatedProtocol == "h2" {
 			y.in.talksHTTP2.Store(true)
 		}
-	} else if !info.Reused && y.in.t.speaksHTTP2("http") {
-		y.in.talksHTTP2.Store(true)
 	}
 	if y.conn, _ = raw.(*conn); y.conn != nil {
 		y.written = y.conn.written.Load()

@@ -1,0 +1,222 @@
+package eiderhttp
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/eiderhq/eider"
+)
+
+// A faultCase is one way in which instance a fails a request; b is there, and is tried only after a.
+type faultCase struct {
+	name   string
+	cause  Cause
+	allows allowance
+	http2  bool
+	warm   bool // a answers one request first, so that the connection is a reused one
+	tr     func(*Transport)
+	a      func(t *testing.T, got *tally) string // starts a, returns its address
+
+	silent bool // net/http doesn't tell what happened if there's no body, so such a request counts as cut
+}
+
+// http1 is an instance that reads requests and does as the test says; goOn false closes the connection.
+func http1(answers int, each func(c net.Conn) (goOn bool)) func(*testing.T, *tally) string {
+	return func(t *testing.T, got *tally) string {
+		return script(t, func(_ int, c net.Conn) {
+			requests(c, func(n int, r *http.Request, body string) bool {
+				if n < answers {
+					io.WriteString(c, answerOK)
+					return true
+				}
+				got.add(r.Method + body)
+				return each(c)
+			})
+		}).Addr().String()
+	}
+}
+
+func http2(answers int, each func(c net.Conn, stream uint32) (goOn bool)) func(*testing.T, *tally) string {
+	return func(t *testing.T, got *tally) string {
+		return script(t, func(_ int, c net.Conn) {
+			frames(c, func(n int, stream uint32) bool {
+				if n < answers {
+					answerHTTP2(c, stream)
+					return true
+				}
+				got.add("")
+				return each(c, stream)
+			})
+		}).Addr().String()
+	}
+}
+
+func forever(c net.Conn) bool { io.Copy(io.Discard, c); return false }
+
+func faultCases() []faultCase {
+	hang := func(c net.Conn, _ uint32) bool { return forever(c) }
+	cut := func(net.Conn) bool { return false }
+	header := func(tr *Transport) { tr.HeaderTimeout = 60 * time.Millisecond }
+	try := func(tr *Transport) { tr.TryTimeout = 60 * time.Millisecond }
+	dead := func(t *testing.T, _ *tally) string { return deadPort(t) }
+	unwritten := func(tr *Transport) {
+		d := &brokenDialer{}
+		d.armed.Store(true)
+		tr.Base = &http.Transport{DialContext: d.DialContext}
+	}
+	return []faultCase{
+		{name: "refused", cause: Refused, allows: anybody, a: dead},
+		{name: "refused, HTTP/2", http2: true, cause: Refused, allows: anybody, a: dead},
+		{name: "dial fails", cause: Unreachable, allows: anybody, tr: func(tr *Transport) {
+			tr.Base = &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if strings.HasPrefix(addr, "127.0.0.9:") {
+					return nil, &net.OpError{Op: "dial", Net: network, Err: io.ErrNoProgress}
+				}
+				return new(net.Dialer).DialContext(ctx, network, addr)
+			}}
+		}, a: func(*testing.T, *tally) string { return "127.0.0.9:1" }},
+		{name: "no connection", cause: ConnectTimeout, allows: anybody, tr: func(tr *Transport) {
+			tr.ConnectTimeout = 50 * time.Millisecond
+			tr.Base = &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if strings.HasPrefix(addr, "127.0.0.9:") {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return new(net.Dialer).DialContext(ctx, network, addr)
+			}}
+		}, a: func(*testing.T, *tally) string { return "127.0.0.9:1" }},
+		{name: "not a byte written", cause: Unwritten, allows: anybody, tr: unwritten, a: http1(0, cut)},
+		{name: "cut, fresh connection", cause: Cut, allows: repeatable, a: http1(0, cut)},
+		{name: "cut, reused connection", cause: Cut, allows: repeatable, warm: true, a: http1(1, cut)},
+		{name: "cut in the header", cause: Cut, allows: repeatable, a: http1(0, func(c net.Conn) bool {
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Le")
+			return false
+		})},
+		{name: "reset", cause: Cut, allows: repeatable, warm: true, a: http1(1, func(c net.Conn) bool {
+			c.(*net.TCPConn).SetLinger(0)
+			return false
+		})},
+		{name: "not HTTP", cause: Cut, allows: repeatable, a: http1(0, func(c net.Conn) bool {
+			io.WriteString(c, "SSH-2.0-OpenSSH_9.6\r\n")
+			return forever(c)
+		})},
+		{name: "no header", cause: TimedOut, allows: repeatable, tr: header, a: http1(0, forever)},
+		{name: "no header, reused connection", cause: TimedOut, allows: repeatable, tr: header, warm: true, a: http1(1, forever)},
+		{name: "no header in TryTimeout", cause: TimedOut, allows: repeatable, tr: try, a: http1(0, forever)},
+		{name: "wrong address", cause: WrongAddress, allows: anybody, a: http1(0, func(c net.Conn) bool {
+			io.WriteString(c, "HTTP/1.1 421 Misdirected Request\r\nContent-Length: 2\r\n\r\nno")
+			return true
+		})},
+		{name: "HTTP/2 no header", http2: true, cause: TimedOut, allows: repeatable, tr: header, a: http2(0, hang)},
+		{name: "HTTP/2 no header in TryTimeout", http2: true, cause: TimedOut, allows: repeatable, tr: try, a: http2(0, hang)},
+		{name: "HTTP/2 refused stream", http2: true, cause: RefusedStream, allows: anybody, silent: true, a: http2(0, func(c net.Conn, s uint32) bool {
+			resetStream(c, s, 7)
+			return true
+		})},
+		{name: "HTTP/2 refused stream, reused", http2: true, warm: true, cause: RefusedStream, allows: anybody, silent: true, a: http2(1, func(c net.Conn, s uint32) bool {
+			resetStream(c, s, 7)
+			return true
+		})},
+		{name: "HTTP/2 GOAWAY before it", http2: true, warm: true, cause: GoAway, allows: anybody, silent: true, a: http2(1, func(c net.Conn, s uint32) bool {
+			goAway(c, s-2, 0, "")
+			return forever(c)
+		})},
+		{name: "HTTP/2 GOAWAY with an error before the first", http2: true, cause: GoAway, allows: anybody, a: http2(0, func(c net.Conn, s uint32) bool {
+			goAway(c, 0, 11, "") // ENHANCE_YOUR_CALM
+			return forever(c)
+		})},
+		{name: "HTTP/2 GOAWAY after it, cut", http2: true, cause: Cut, allows: repeatable, a: http2(0, func(c net.Conn, s uint32) bool {
+			goAway(c, s, 0, http2GoingAway)
+			return false
+		})},
+		{name: "HTTP/2 protocol error", http2: true, cause: Cut, allows: repeatable, a: http2(0, func(c net.Conn, s uint32) bool {
+			resetStream(c, s, 1)
+			return true
+		})},
+		{name: "HTTP/2 internal error", http2: true, cause: Cut, allows: repeatable, a: http2(0, func(c net.Conn, s uint32) bool {
+			resetStream(c, s, 2)
+			return true
+		})},
+		{name: "HTTP/2 cut", http2: true, warm: true, cause: Cut, allows: repeatable, a: http2(1, func(net.Conn, uint32) bool { return false })},
+	}
+}
+
+// Every row of the package's table, by every sort of request: who may be sent again is, to b and once, and with the
+// whole body; who may not isn't.
+func TestS9FaultsAreRetriedAsTheTableSays(t *testing.T) {
+	requests := []struct {
+		method, body, key string
+		repeatable        bool
+	}{
+		{"POST", "body", "", false}, {"POST", "", "", false}, {"PATCH", "body", "", false},
+		{"POST", "body", "k", true}, {"GET", "", "", true}, {"PUT", "body", "", true}, {"DELETE", "", "", true},
+	}
+	for _, c := range faultCases() {
+		for _, r := range requests {
+			t.Run(c.name+"/"+r.method+r.body+r.key, func(t *testing.T) {
+				t.Parallel()
+				cause := c.cause
+				if c.silent && r.body == "" && r.repeatable {
+					cause = Cut
+				}
+				want := ""
+				if c.allows == anybody || c.allows == repeatable && r.repeatable {
+					want = "200 b"
+				}
+				testFault(t, c, r.method, r.body, r.key, cause, want)
+			})
+		}
+	}
+}
+
+func testFault(t *testing.T, c faultCase, method, body, key string, cause Cause, want string) {
+	tr, got := &Transport{}, &tally{}
+	var options []func(*httptest.Server)
+	if c.http2 {
+		tr.Base = h2cBase()
+		options = append(options, h2c)
+	}
+	if c.tr != nil {
+		c.tr(tr)
+	}
+	w := newWorld(t, tr)
+	b := serve(t, "b", nil, options...)
+	a := up("orders", "a", c.a(t, got))
+	if c.warm {
+		w.set("orders", a)
+		if _, err := w.fetch("GET", "http://orders/warm", ""); err != nil {
+			t.Fatalf("the first request: %v", err)
+		}
+		w.apply("orders", a, spare("orders", "b", b.addr()))
+	} else {
+		w.set("orders", a, spare("orders", "b", b.addr()))
+	}
+	headers := []string{}
+	if key != "" {
+		headers = append(headers, "Idempotency-Key", key)
+	}
+	answer, err := w.fetch(method, "http://orders/pay", body, headers...)
+	if answer != want || (err == nil) != (want != "") {
+		t.Errorf("got %q, %v; want %q", answer, err, want)
+	}
+	if n := got.sum(); n > 1 {
+		t.Errorf("a got the request %d times", n)
+	}
+	if seen := b.got(); want != "" && (len(seen) != 1 || seen[0].body != body || seen[0].method != method) {
+		t.Errorf("b got %+v", seen)
+	} else if want == "" && len(seen) != 0 {
+		t.Errorf("b got %+v, though the request may have been processed", seen)
+	}
+	if err != nil && (eider.KindOf(err) != eider.Unavailable || !strings.Contains(err.Error(), "orders/a ") || !strings.Contains(err.Error(), "Idempotency-Key")) {
+		t.Errorf("the error is %v", err)
+	}
+	if n := tr.Faults()[cause]; n != 1 {
+		t.Errorf("faults are %v, want one %v", tr.Faults(), cause)
+	}
+}
