@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,17 +165,16 @@ func settle(t *testing.T, r *Registry) {
 	}
 }
 
-// sleeper is a log that stops the node: whoever logs stands still while it is held.
+// sleeper is a log that stops the node: whoever logs takes as long as nap says.
 type sleeper struct {
 	slog.Handler
-	hold sync.Mutex
+	nap atomic.Int64
 }
 
 func (*sleeper) Enabled(context.Context, slog.Level) bool { return true }
 
 func (s *sleeper) Handle(context.Context, slog.Record) error {
-	s.hold.Lock()
-	defer s.hold.Unlock()
+	time.Sleep(time.Duration(s.nap.Swap(0)))
 	return nil
 }
 
@@ -182,8 +182,8 @@ func (s *sleeper) Handle(context.Context, slog.Record) error {
 // nobody for it: also not the only instance of a service.
 func TestAPausedNodeEndsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		nap := &sleeper{Handler: slog.DiscardHandler}
-		r := New(Config{Fresh: true, Logger: slog.New(nap), Dial: func(context.Context, string) error { return nil }})
+		log := &sleeper{Handler: slog.DiscardHandler}
+		r := New(Config{Fresh: true, Logger: slog.New(log), Dial: func(context.Context, string) error { return nil }})
 		ctx, cancel := context.WithCancel(context.Background())
 		ended := make(chan error)
 		go func() { ended <- r.Run(ctx) }()
@@ -203,17 +203,16 @@ func TestAPausedNodeEndsNobody(t *testing.T) {
 			}
 		}
 		beats(10)
-		nap.hold.Lock() // Run stands still at the next event that it logs
-		if err := as[0].SetStatus(eider.Key{Service: "s0", ID: "1"}, eider.Up); err != nil {
+		const pause = 30 * time.Second
+		log.nap.Store(int64(pause)) // Run stands still at the next event
+		if err := as[0].SetStatus(eider.Key{Service: "s0", ID: "1"}, eider.Down); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(30 * time.Second) // the whole node: its beats wait in sockets
-		nap.hold.Unlock()
-		synctest.Wait()
+		time.Sleep(pause) // and nobody else runs either: beats wait in sockets
 		beats(30)
 		for i := range 3 {
 			v, _ := r.View(fmt.Sprint("s", i))
-			if in, ok := v.Find("1"); !ok || in.Status != eider.Up || in.Suspicion != 0 {
+			if in, ok := v.Find("1"); !ok || in.Status.Gone() || in.Suspicion != 0 {
 				t.Errorf("after the pause s%d is %+v", i, v)
 			}
 		}
