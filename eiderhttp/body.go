@@ -19,8 +19,9 @@ type body struct {
 	mu     sync.Mutex // the transport reads and closes in a goroutine of its own
 	read   bool       // src was read from
 	failed error      // what reading src ended with, if not io.EOF
-	closed bool       // src was closed by a try
+	asked  bool       // a try has closed it
 	handed bool       // no other try will come: closing closes
+	closed bool       // src is closed
 }
 
 // newBody returns nil for a request without a body; every method works on nil.
@@ -90,8 +91,9 @@ func (b *body) handOver() {
 		return
 	}
 	b.mu.Lock()
-	due := b.closed && !b.handed
 	b.handed = true
+	due := b.asked && !b.closed
+	b.closed = b.closed || due
 	b.mu.Unlock()
 	if due {
 		b.src.Close()
@@ -108,7 +110,7 @@ func (w *watchedBody) Read(p []byte) (int, error) {
 	n, err := w.src.Read(p)
 	if err != nil && err != io.EOF {
 		w.mu.Lock()
-		if !w.closed {
+		if !w.closed { // else it is net/http that has closed it under its own reading
 			w.failed = err
 		}
 		w.mu.Unlock()
@@ -118,8 +120,9 @@ func (w *watchedBody) Read(p []byte) (int, error) {
 
 func (w *watchedBody) Close() error {
 	w.mu.Lock()
-	due := w.handed || w.read && !w.closed
-	w.closed = true
+	w.asked = true
+	due := (w.read || w.handed) && !w.closed
+	w.closed = w.closed || due
 	w.mu.Unlock()
 	if due {
 		return w.src.Close()
