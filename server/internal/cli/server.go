@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/eiderhq/eider/server/internal/node"
+)
+
+// listening is what `eider server --json` prints once it serves.
+type listening struct {
+	Ready bool   `json:"ready"`
+	GRPC  string `json:"grpc"`
+	HTTP  string `json:"http"`
+}
+
+func (a *app) serverCommand() *cobra.Command {
+	var s node.Settings
+	cmd := &cobra.Command{
+		Use:   "server",
+		Short: "Run a registry on this machine",
+		Long: `Run a registry, until Ctrl-C or SIGTERM stops it in order: its clients are told to come
+back, and nobody is suspected. A second signal ends it at once.
+
+It listens on loopback only, since it has neither TLS nor tokens yet, and it keeps
+nothing on disk: after a restart the processes attach again by themselves, and until
+they have had the time to, their callers keep the list that they have.
+
+Every flag is also an environment variable (--log-format is EIDER_LOG_FORMAT) and a line
+of the file that --config names (log-format: json). A flag rules over the variable, the
+variable over the file. Log lines go to standard error; with --json one object with the
+addresses goes to standard output once the registry serves.`,
+		Example: `  eider server
+  eider server --grpc 127.0.0.1:0 --http 127.0.0.1:0 --json
+  eider server --config eider.yaml --log-format json
+  EIDER_LEASE=10s eider server`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := s.Load(a.Getenv); err != nil {
+				return err
+			}
+			log := s.Logger(a.Err)
+			n, err := node.New(node.Config{Settings: s, Version: built(a.Version).Version, Logger: log})
+			if err != nil {
+				return err
+			}
+			return a.serve(cmd.Context(), n, log)
+		},
+	}
+	s.Flags(cmd.Flags())
+	return cmd
+}
+
+// serve runs the node until ctx ends, and says once it serves.
+func (a *app) serve(ctx context.Context, n *node.Node, log *slog.Logger) error {
+	ctx, over := context.WithCancel(ctx)
+	var announcing sync.WaitGroup
+	announcing.Go(func() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.Ready():
+		}
+		log.Info("eider: reachable from this machine only (loopback), and nothing is kept across a restart yet; `eider services` asks it")
+		if a.output == "json" {
+			addrs := n.Addrs()
+			if err := a.writeJSON(listening{true, addrs.GRPC.String(), addrs.HTTP.String()}, false); err != nil {
+				log.Error("eider: nobody can be told the addresses", "err", err)
+			}
+		}
+	})
+	err := n.Run(ctx)
+	over()
+	announcing.Wait()
+	return err
+}
