@@ -2,6 +2,7 @@ package roster
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/eiderhq/eider"
@@ -76,4 +77,30 @@ func BenchmarkApply(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkThousandRosters is one view taken by a thousand rosters of one process, to the last
+// acknowledgement.
+func BenchmarkThousandRosters(b *testing.B) {
+	const n = 1000
+	var acks sync.WaitGroup
+	sources := make([]*fake, n)
+	for i := range sources {
+		src := newFake()
+		src.onAck = func(word) { acks.Done() }
+		sources[i] = src
+		r := Config{}.follow("orders", "", func() (source, error) { return src, nil })
+		r.View()
+		defer r.Close()
+	}
+	b.ReportAllocs()
+	for number := uint64(1); b.Loop(); number++ {
+		u := registry.Update{View: viewOf(3, number), Connected: true}
+		acks.Add(n)
+		for _, src := range sources {
+			src.updates <- u
+		}
+		acks.Wait()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/roster")
 }

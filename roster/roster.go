@@ -153,7 +153,9 @@ func outcome(ctx context.Context, err error, took time.Duration) Outcome {
 // that the roster keeps although the registry's view lacks them are in it, suspect as absent.
 func (r *Roster) View() registry.Update {
 	if r.snap.Load() == nil {
-		_ = r.begin() // a pick says why it failed; the view is nil as long as there is none
+		if err := r.begin(); err != nil {
+			return registry.Update{Err: err}
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -2,6 +2,7 @@ package roster
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -104,7 +105,7 @@ func (r *Roster) orphaned(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = err
-	r.news.Connected = false
+	r.news.Connected, r.news.Err = false, err
 	r.begun()
 }
 
@@ -117,7 +118,13 @@ func (r *Roster) await(ctx context.Context) error {
 	select {
 	case <-r.run.first:
 	case <-ctx.Done():
-		return eider.Errorf(eider.NoInstance, op, "no view of it has come from the registry yet; check the registry's address and that it runs: %w", context.Cause(ctx))
+		r.mu.Lock()
+		why := r.news.Err
+		r.mu.Unlock()
+		if why == nil {
+			why = errors.New("check the registry's address and that it runs")
+		}
+		return eider.Errorf(eider.NoInstance, op, "no view of it has come from the registry yet (%w): %w", why, context.Cause(ctx))
 	}
 	if r.snap.Load() != nil {
 		return nil

@@ -44,7 +44,7 @@ func (r *Roster) build(now time.Duration) *snapshot {
 	alternatives, sound, known := r.count()
 	both := 2*sound < alternatives
 	entries := make([]entry, 0, len(r.members))
-	var in [tiers][]*entry
+	in := [tiers][]*entry{open: make([]*entry, 0, len(r.members))}
 	for _, m := range r.members {
 		tier := tiers
 		switch {
