@@ -104,3 +104,22 @@ func BenchmarkThousandRosters(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/roster")
 }
+
+func TestTakeAllocatesNothing(t *testing.T) {
+	r := still(10)
+	ctx := t.Context()
+	var not Excluded
+	for n := range uint64(8) {
+		not.Add(eider.Incarnation{Nonce: n + 1})
+	}
+	for what, not := range map[string]*Excluded{"plain": nil, "leaving eight out": &not} {
+		if n := testing.AllocsPerRun(1000, func() {
+			c, _ := r.Take(ctx, not)
+			c.Wrote()
+			c.Answered()
+			c.Done(Success)
+		}); n != 0 {
+			t.Errorf("%s: %v allocations a pick, want 0", what, n)
+		}
+	}
+}
