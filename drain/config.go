@@ -108,7 +108,7 @@ func (c Config) resolve(srv *http.Server) (settings, error) {
 		}
 	}
 	if c.Registry != nil && c.Service == "" {
-		errs = append(errs, errors.New(`Service: it is empty; name the service that the registry shall list, as in "orders"`))
+		errs = append(errs, errors.New(`service: it is empty; name the service that the registry shall list, as in "orders"`))
 	}
 	if c.Service != "" {
 		s.Service = eider.FoldService(c.Service)
@@ -144,7 +144,7 @@ func (s *settings) budget() error {
 		}
 	}
 	if s.Grace <= margin {
-		errs = append(errs, fmt.Errorf("Grace: %s (%s) leaves nothing beside the margin of %s; grant more", s.Grace, graceFrom, margin))
+		errs = append(errs, fmt.Errorf("grace: %s (%s) leaves nothing beside the margin of %s; grant more", s.Grace, graceFrom, margin))
 		return errors.Join(errs...)
 	}
 	if s.InFlight < 0 {

@@ -48,7 +48,7 @@ func TestEveryFaultAtOnce(t *testing.T) {
 	if eider.KindOf(err) != eider.Invalid {
 		t.Fatalf("%v", err)
 	}
-	for _, want := range []string{"Service: it is empty", `EIDER_GRACE: "soon"`, "srv.TLSConfig: it has no certificate",
+	for _, want := range []string{"service: it is empty", `EIDER_GRACE: "soon"`, "srv.TLSConfig: it has no certificate",
 		"InFlight: 40s and the margin of 2s exceed the grace of 30s (default) by 12s"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("it doesn't say %q:\n%v", want, err)

@@ -96,6 +96,10 @@ func serve(ctx context.Context, srv *http.Server, cfg Config, reg registrar) (Re
 		d.abandon()
 		return Report{}, err
 	}
+	watching, stop := context.WithCancel(ctx)
+	watched := make(chan struct{})
+	go func() { defer close(watched); d.watch(watching) }()
+	defer func() { stop(); await(watched, time.Second) }()
 	err = d.stay(ctx)
 	return d.depart(ctx), err
 }
@@ -134,13 +138,13 @@ func (d *drainer) takeOver() {
 	srv.ConnState = func(nc net.Conn, s http.ConnState) {
 		d.book.note(nc, s)
 		if noted != nil {
-			noted(nc, s)
+			noted(shown(nc), s)
 		}
 	}
 	inner := srv.ConnContext
 	srv.ConnContext = func(ctx context.Context, nc net.Conn) context.Context {
 		if inner != nil {
-			ctx = inner(ctx, nc)
+			ctx = inner(ctx, shown(nc))
 		}
 		if c, ok := below(nc); ok {
 			ctx = context.WithValue(ctx, connKey{}, c)
@@ -148,6 +152,14 @@ func (d *drainer) takeOver() {
 		return ctx
 	}
 	d.goaway = shadow(srv)
+}
+
+// shown is the connection as the user's hooks know it: as the listener gave it, or TLS upon that.
+func shown(nc net.Conn) net.Conn {
+	if c, ok := nc.(*conn); ok {
+		return c.Conn
+	}
+	return nc
 }
 
 func (d *drainer) run() error {
@@ -198,13 +210,6 @@ func advertised(address string, ln net.Addr) string {
 
 // stay serves until ctx ends or the server does, which is an error.
 func (d *drainer) stay(ctx context.Context) error {
-	watching, stop := context.WithCancel(ctx)
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		d.watch(watching)
-	}()
-	defer func() { stop(); await(watched, time.Second) }()
 	ready := d.set.Ready
 	if d.up {
 		ready = nil

@@ -45,6 +45,8 @@ func (d *drainer) finish(barrier time.Duration, enough <-chan struct{}) {
 		select {
 		case <-d.book.changed:
 		case <-t.C:
+		case <-d.unserved():
+			d.ended = true
 		case <-enough:
 			t.Stop()
 			d.force("a second SIGINT", &d.tally.r.CutCount, &d.tally.r.Cut)
