@@ -135,6 +135,11 @@ func (r *Roster) look(now time.Duration) work {
 		w.due = earlier(w.due, warm)
 	}
 	for _, m := range r.members {
+		if m.before != nil {
+			if done, _ := m.before.settled(now); done {
+				m.before = nil
+			}
+		}
 		if !m.marked || m.letGo {
 			continue
 		}
