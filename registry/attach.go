@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/eiderhq/eider"
 	pb "github.com/eiderhq/eider/api/eider/v1"
 	"github.com/eiderhq/eider/internal/wire"
@@ -95,7 +93,7 @@ func (a *attacher) ring() {
 
 func (a *attacher) bell() <-chan struct{} { return a.rung }
 
-func (a *attacher) open(ctx context.Context, c pb.RegistryClient) (grpc.BidiStreamingClient[pb.AttachRequest, pb.AttachReply], error) {
+func (a *attacher) open(ctx context.Context, c pb.RegistryClient) (talk[pb.AttachRequest, pb.AttachReply], error) {
 	return c.Attach(ctx)
 }
 

@@ -153,8 +153,8 @@ func (f *feed) fresh() {
 }
 
 // take puts a node's message on what is held. It returns true if the writer has to ask anew.
-func (f *feed) take(m *pb.View, now time.Time) (askAnew bool) {
-	if !f.asked || f.afresh && m.GetBase() != 0 {
+func (f *feed) take(m *wire.View, now time.Time) (askAnew bool) {
+	if !f.asked || f.afresh && m.Base != 0 {
 		return false // on its way from before a question; viewBy bounds the wait for the answer
 	}
 	next, err := f.held.take(m, f.afresh)

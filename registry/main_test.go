@@ -28,8 +28,8 @@ type fake struct {
 	stop context.CancelFunc
 	ctx  context.Context
 
-	attaches chan *talk[pb.AttachRequest, pb.AttachReply]
-	watches  chan *talk[pb.WatchRequest, pb.WatchReply]
+	attaches chan *call[pb.AttachRequest, pb.AttachReply]
+	watches  chan *call[pb.WatchRequest, pb.WatchReply]
 
 	mu    sync.Mutex
 	lis   *bufconn.Listener
@@ -40,8 +40,8 @@ type fake struct {
 	local net.Addr
 }
 
-// talk is one stream, as the node sees it.
-type talk[Req, Reply any] struct {
+// call is one stream, as the node sees it.
+type call[Req, Reply any] struct {
 	t      *testing.T
 	stream grpc.BidiStreamingServer[Req, Reply]
 	got    chan *Req  // closed when the client's half has ended
@@ -49,7 +49,7 @@ type talk[Req, Reply any] struct {
 }
 
 func newFake(t *testing.T) *fake {
-	f := &fake{t: t, attaches: make(chan *talk[pb.AttachRequest, pb.AttachReply], 4096), watches: make(chan *talk[pb.WatchRequest, pb.WatchReply], 4096)}
+	f := &fake{t: t, attaches: make(chan *call[pb.AttachRequest, pb.AttachReply], 4096), watches: make(chan *call[pb.WatchRequest, pb.WatchReply], 4096)}
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	f.start()
 	t.Cleanup(func() {
@@ -133,8 +133,8 @@ func (f *fake) Watch(s grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchReply])
 	return hold(f, s, f.watches)
 }
 
-func hold[Req, Reply any](f *fake, s grpc.BidiStreamingServer[Req, Reply], streams chan *talk[Req, Reply]) error {
-	c := &talk[Req, Reply]{t: f.t, stream: s, got: make(chan *Req, 4096), bye: make(chan error, 1)}
+func hold[Req, Reply any](f *fake, s grpc.BidiStreamingServer[Req, Reply], streams chan *call[Req, Reply]) error {
+	c := &call[Req, Reply]{t: f.t, stream: s, got: make(chan *Req, 4096), bye: make(chan error, 1)}
 	streams <- c
 	ended := make(chan struct{})
 	go func() {
@@ -159,7 +159,7 @@ func hold[Req, Reply any](f *fake, s grpc.BidiStreamingServer[Req, Reply], strea
 }
 
 // say sends replies.
-func (c *talk[Req, Reply]) say(replies ...*Reply) {
+func (c *call[Req, Reply]) say(replies ...*Reply) {
 	c.t.Helper()
 	for _, m := range replies {
 		if err := c.stream.Send(m); err != nil {
@@ -169,7 +169,7 @@ func (c *talk[Req, Reply]) say(replies ...*Reply) {
 }
 
 // hear returns the next message, nil if there will be none.
-func (c *talk[Req, Reply]) hear() *Req {
+func (c *call[Req, Reply]) hear() *Req {
 	c.t.Helper()
 	select {
 	case m := <-c.got:
@@ -180,7 +180,7 @@ func (c *talk[Req, Reply]) hear() *Req {
 	}
 }
 
-func next[Req, Reply any](t *testing.T, streams chan *talk[Req, Reply]) *talk[Req, Reply] {
+func next[Req, Reply any](t *testing.T, streams chan *call[Req, Reply]) *call[Req, Reply] {
 	t.Helper()
 	select {
 	case c := <-streams:
@@ -191,7 +191,7 @@ func next[Req, Reply any](t *testing.T, streams chan *talk[Req, Reply]) *talk[Re
 	}
 }
 
-type attachTalk = talk[pb.AttachRequest, pb.AttachReply]
+type attachTalk = call[pb.AttachRequest, pb.AttachReply]
 
 // attach takes the next Attach stream and welcomes it.
 func (f *fake) attach() *attachTalk {
@@ -204,7 +204,7 @@ func (f *fake) attach() *attachTalk {
 	return c
 }
 
-type watchTalk = talk[pb.WatchRequest, pb.WatchReply]
+type watchTalk = call[pb.WatchRequest, pb.WatchReply]
 
 // watch takes the next Watch stream and welcomes it as a node run.
 func (f *fake) watch(run uint64) *watchTalk {
@@ -218,7 +218,7 @@ func (f *fake) watch(run uint64) *watchTalk {
 }
 
 // until returns the first message that pick likes, and answers pings and beats on the way.
-func until[Req, Reply, M any](c *talk[Req, Reply], pick func(*Req) *M) *M {
+func until[Req, Reply, M any](c *call[Req, Reply], pick func(*Req) *M) *M {
 	c.t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; {
 		m := c.hear()
@@ -232,7 +232,7 @@ func until[Req, Reply, M any](c *talk[Req, Reply], pick func(*Req) *M) *M {
 	}
 }
 
-func answer[Req, Reply any](c *talk[Req, Reply], m *Req) {
+func answer[Req, Reply any](c *call[Req, Reply], m *Req) {
 	switch m := any(m).(type) {
 	case *pb.AttachRequest:
 		if m.GetBeat().GetEcho() {
@@ -246,7 +246,7 @@ func answer[Req, Reply any](c *talk[Req, Reply], m *Req) {
 }
 
 // idle answers pings and beats until d has passed, and returns everything else that was said.
-func idle[Req, Reply any](c *talk[Req, Reply], d time.Duration) (said []*Req) {
+func idle[Req, Reply any](c *call[Req, Reply], d time.Duration) (said []*Req) {
 	c.t.Helper()
 	end := time.After(d)
 	for {

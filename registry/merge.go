@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/eiderhq/eider"
-	pb "github.com/eiderhq/eider/api/eider/v1"
 	"github.com/eiderhq/eider/internal/wire"
 )
 
@@ -29,71 +28,27 @@ type held struct {
 // line, as incomplete: whoever is missing for that reason is kept by those who know him.
 //
 // afresh means that the node was asked for its state as it stands: that is taken whatever its number.
-func (h held) take(m *pb.View, afresh bool) (held, error) {
-	at := wire.ToCursor(m.GetCursor())
+func (h held) take(m *wire.View, afresh bool) (held, error) {
+	at := m.Cursor
 	if h.view != nil && !afresh && at.Run == h.view.Cursor.Run && at.Number <= h.view.Cursor.Number {
 		return h, nil
 	}
-	delta := m.GetBase() != 0
-	if delta && (h.view == nil || at.Run != h.view.Cursor.Run || m.GetBase() != h.view.Cursor.Number) {
+	next := &eider.View{Service: m.Service, Cursor: at, Complete: m.Complete && m.Unread == 0}
+	if m.Base == 0 {
+		next.Instances, next.Gone = m.Instances, m.Gone
+		m.Instances, m.Gone = nil, nil // the reader uses them for its next message else
+		return held{view: next, since: slices.Repeat([]uint64{at.Number}, len(next.Gone))}, nil
+	}
+	if h.view == nil || at.Run != h.view.Cursor.Run || m.Base != h.view.Cursor.Number {
 		return h, errBase
 	}
-	instances, all := toInstances(m)
-	gone := toGone(m)
-	next := &eider.View{Service: m.GetService(), Cursor: at, Complete: m.GetComplete() && all}
-	if !delta {
-		next.Instances = instances
-		next.Gone = gone
-		return held{view: next, since: slices.Repeat([]uint64{at.Number}, len(gone))}, nil
-	}
-	next.Instances = splice(h.view.Instances, instances, gone)
-	if len(gone) == 0 {
-		next.Gone = h.view.Gone
-		return held{view: next, since: h.since}, nil
-	}
+	next.Instances = splice(h.view.Instances, m.Instances, m.Gone)
+	next.Gone = h.view.Gone
 	since := h.since
-	next.Gone, since = addGone(h.view.Gone, since, gone, at.Number)
+	if len(m.Gone) > 0 {
+		next.Gone, since = addGone(h.view.Gone, since, m.Gone, at.Number)
+	}
 	return held{view: next, since: since}, nil
-}
-
-// toInstances reads the instances of a message, ordered by id, each id once; all tells whether every line was readable.
-func toInstances(m *pb.View) (out []eider.Instance, all bool) {
-	lines := m.GetInstances()
-	if len(lines) == 0 {
-		return nil, true
-	}
-	out, all = make([]eider.Instance, 0, len(lines)), true
-	ordered := true
-	for _, line := range lines {
-		in, err := wire.ToInstance(line, m.GetService())
-		if err != nil || in.ID == "" || !in.Status.Live() {
-			all = false
-			continue
-		}
-		ordered = ordered && (len(out) == 0 || out[len(out)-1].ID < in.ID)
-		out = append(out, in)
-	}
-	if !ordered {
-		slices.SortStableFunc(out, func(a, b eider.Instance) int {
-			return cmp.Or(cmp.Compare(a.ID, b.ID), b.Record.Compare(&a.Record))
-		})
-		out = slices.CompactFunc(out, func(a, b eider.Instance) bool { return a.ID == b.ID })
-	}
-	return out, all
-}
-
-// toGone reads who is gone, ordered by id, each id once. A line that can't be read says nothing.
-func toGone(m *pb.View) []eider.Gone {
-	var out []eider.Gone
-	for _, line := range m.GetGone() {
-		if g, err := wire.ToGone(line); err == nil && g.ID != "" {
-			out = append(out, g)
-		}
-	}
-	slices.SortStableFunc(out, func(a, b eider.Gone) int {
-		return cmp.Or(cmp.Compare(a.ID, b.ID), b.Incarnation.Compare(a.Incarnation))
-	})
-	return slices.CompactFunc(out, func(a, b eider.Gone) bool { return a.ID == b.ID })
 }
 
 // splice returns old with the changed put in and the gone taken out; all are ordered by id. An old one is gone

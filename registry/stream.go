@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -22,7 +21,7 @@ import (
 // side is what the streams Attach and Watch differ in. due, ping, parting and moving are called by a stream's
 // writer, the rest by its reader; lost comes after both have ended.
 type side[Req, Reply any] interface {
-	open(context.Context, pb.RegistryClient) (grpc.BidiStreamingClient[Req, Reply], error)
+	open(context.Context, pb.RegistryClient) (talk[Req, Reply], error)
 	hello() *Req
 	welcome(*Reply) *pb.Welcome
 	opened(*pb.Welcome, *link)
@@ -33,6 +32,13 @@ type side[Req, Reply any] interface {
 	lost(error)
 	parting() (last *Req, gracefully bool) // the last word before Close; nil: none
 	moving() *Req                          // the last word before another stream to another node
+}
+
+// talk is one stream. What Recv returns may be used again by the next Recv.
+type talk[Req, Reply any] interface {
+	Send(*Req) error
+	Recv() (*Reply, error)
+	CloseSend() error
 }
 
 // ended is the node's last word on a stream.
@@ -121,7 +127,7 @@ type session[Req, Reply any] struct {
 	up   func() // called when the node has welcomed us
 
 	link   *link
-	stream grpc.BidiStreamingClient[Req, Reply]
+	stream talk[Req, Reply]
 	ctx    context.Context
 	cut    context.CancelCauseFunc
 	dog    *time.Timer // cuts the stream of a node that doesn't answer

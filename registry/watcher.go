@@ -112,8 +112,22 @@ func (w *watcher) ring() {
 
 func (w *watcher) bell() <-chan struct{} { return w.rung }
 
-func (w *watcher) open(ctx context.Context, c pb.RegistryClient) (grpc.BidiStreamingClient[pb.WatchRequest, pb.WatchReply], error) {
-	return c.Watch(ctx)
+func (w *watcher) open(ctx context.Context, c pb.RegistryClient) (talk[pb.WatchRequest, incoming], error) {
+	stream, err := c.Watch(ctx, grpc.ForceCodecV2(viewCodec{}))
+	if err != nil {
+		return nil, err
+	}
+	return &watchStream{ClientStream: stream, in: incoming{known: w.known}}, nil
+}
+
+// known returns what is held of a service, for the reader to compare with.
+func (w *watcher) known(service []byte) *eider.View {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f := w.feeds[string(service)]; f != nil {
+		return f.held.view
+	}
+	return nil
 }
 
 func (w *watcher) hello() *pb.WatchRequest {
@@ -121,7 +135,7 @@ func (w *watcher) hello() *pb.WatchRequest {
 		Caller: w.reg.caller, Version: clientVersion, Observer: w.observer}}}
 }
 
-func (w *watcher) welcome(m *pb.WatchReply) *pb.Welcome { return m.GetWelcome() }
+func (w *watcher) welcome(m *incoming) *pb.Welcome { return m.reply.GetWelcome() }
 
 func (w *watcher) opened(m *pb.Welcome, _ *link) {
 	w.mu.Lock()
@@ -202,17 +216,17 @@ func (w *watcher) moving() *pb.WatchRequest {
 	return &pb.WatchRequest{Kind: &pb.WatchRequest_Moving{Moving: &pb.Moving{}}}
 }
 
-func (w *watcher) heard(m *pb.WatchReply) (answer bool, err error) {
+func (w *watcher) heard(m *incoming) (answer bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.heardAt = time.Now()
-	switch kind := m.GetKind().(type) {
-	case *pb.WatchReply_View:
-		if f := w.feeds[kind.View.GetService()]; f != nil {
-			if f.take(kind.View, w.heardAt) {
-				w.queue(f)
-			}
+	if m.reply == nil {
+		if f := w.feeds[m.view.Service]; f != nil && f.take(&m.view, w.heardAt) {
+			w.queue(f)
 		}
+		return false, nil
+	}
+	switch kind := m.reply.GetKind().(type) {
 	case *pb.WatchReply_Pong:
 		return kind.Pong.GetNumber() == w.pings, nil
 	case *pb.WatchReply_Problem:
