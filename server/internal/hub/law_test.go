@@ -102,7 +102,7 @@ func drain(t *rapid.T, w *world, r *reader) {
 func owner(w *world, r *reader, f []byte) string {
 	for name, tp := range w.topics {
 		st := tp.state.Load()
-		if len(st.snap.frame) > 0 && &st.snap.frame[0] == &f[0] {
+		if whole := tp.whole.Load(); whole != nil && &whole.frame[0] == &f[0] {
 			return name
 		}
 		for _, d := range st.ring {

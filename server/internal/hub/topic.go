@@ -10,24 +10,23 @@ type topic struct {
 	name  string
 	state atomic.Pointer[state]
 
+	building sync.Mutex            // one snapshot is built at a time, for all who wait for it
+	whole    atomic.Pointer[delta] // the last one built; nil once it is older than the state
+
 	mu      sync.Mutex // guards what follows, and the order of publishes; never taken to read the state
 	subs    []*subscription
 	dropped bool // out of the hub's map: whoever still holds the topic looks it up again
 }
 
-// state is a topic at one number. It is immutable, but for the snapshot that its first reader builds.
+// state is a topic at one number. It is immutable.
 type state struct {
 	number uint64 // of the newest change; 0: none was published
 	ring   []delta
 	bytes  int // of the ring
 	dead   int // slots of its array before the ring's first, which still hold what was let go
-
-	once sync.Once
-	snap delta
-	err  error
 }
 
-// delta is an encoded change to number from the one before it; in state.snap the whole at number.
+// delta is an encoded change to number from the one before it; in topic.whole the whole at number.
 type delta struct {
 	number uint64
 	frame  []byte
@@ -50,6 +49,9 @@ func (t *topic) publish(cfg *Config, number uint64, frame []byte) bool {
 	}
 	next.push(cfg, delta{number, frame})
 	t.state.Store(next)
+	if whole := t.whole.Load(); whole != nil && whole.number < number {
+		t.whole.CompareAndSwap(whole, nil) // by now a newer one may be there
+	}
 	for _, s := range t.subs {
 		s.watcher.mark(s)
 	}
@@ -81,13 +83,25 @@ func (s *state) since(number uint64) ([]delta, bool) {
 	return s.ring[uint64(len(s.ring))-behind:], true
 }
 
-// snapshot returns the whole at the state's number or a later one, built once for all.
-func (s *state) snapshot(h *Hub, name string) (delta, error) {
-	s.once.Do(func() {
-		s.snap.number, s.snap.frame, s.err = h.cfg.Snapshot(name)
-		h.counts.snapshots.Add(1)
-	})
-	return s.snap, s.err
+// snapshot returns the whole at a number or a later one. Under churn, whoever comes while one is built
+// shares the next: the builds of a topic never run beside each other.
+func (t *topic) snapshot(h *Hub, number uint64) (*delta, error) {
+	if whole := t.whole.Load(); whole != nil && whole.number >= number {
+		return whole, nil
+	}
+	t.building.Lock()
+	defer t.building.Unlock()
+	if whole := t.whole.Load(); whole != nil && whole.number >= number {
+		return whole, nil
+	}
+	whole := new(delta)
+	var err error
+	if whole.number, whole.frame, err = h.cfg.Snapshot(t.name); err != nil {
+		return nil, err
+	}
+	h.counts.snapshots.Add(1)
+	t.whole.Store(whole)
+	return whole, nil
 }
 
 // join adds a subscription; false if the topic was dropped and must be looked up again.

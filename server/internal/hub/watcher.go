@@ -220,7 +220,7 @@ func (w *Watcher) take(s *subscription) error {
 	if !asked {
 		w.hub.counts.skipped.Add(1)
 	}
-	whole, err := now.snapshot(w.hub, s.topic.name)
+	whole, err := s.topic.snapshot(w.hub, now.number)
 	if err != nil {
 		return err
 	}
