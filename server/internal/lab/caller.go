@@ -63,10 +63,12 @@ func playCaller(ctx context.Context, r role, tell *teller, log *slog.Logger) err
 	wg.Go(func() { c.tick(ctx) })
 	rnd := rand.New(rand.NewPCG(r.Seed, 1))
 	for ctx.Err() == nil {
-		c.call(ctx)
 		think := time.Duration(0)
+		if !c.call(ctx) {
+			think = r.Work // a refusal comes fast; it costs its caller as much as an answer, or failures would count double
+		}
 		if r.Think > 0 {
-			think = time.Duration(rnd.Int64N(int64(2 * r.Think)))
+			think += time.Duration(rnd.Int64N(int64(2 * r.Think)))
 		}
 		select {
 		case <-ctx.Done():
@@ -92,8 +94,8 @@ func (c *caller) tick(ctx context.Context) {
 	}
 }
 
-// call is one POST, and what became of it.
-func (c *caller) call(ctx context.Context) {
+// call is one POST; it returns false if it failed.
+func (c *caller) call(ctx context.Context) bool {
 	url, err := c.target()
 	seen := &sight{births: c.births}
 	begun := time.Now()
@@ -102,7 +104,7 @@ func (c *caller) call(ctx context.Context) {
 		id, err = c.post(context.WithValue(ctx, sightKey{}, seen), url, seen)
 	}
 	if ctx.Err() != nil {
-		return // the lab is over: neither lost nor answered
+		return true // the lab is over: neither lost nor answered
 	}
 	writes, refusedUnread, opened, target := seen.sum()
 	if err == nil && writes-refusedUnread > 1 {
@@ -120,6 +122,7 @@ func (c *caller) call(ctx context.Context) {
 	if err != nil {
 		c.tell.tell(line{Kind: "failed", Failure: &failure{Why: why(err), Begun: begun.UnixNano(), Opened: opened, Target: target, Detail: err.Error()}})
 	}
+	return err == nil
 }
 
 var errTwice = errors.New("the request was sent, and sent again without word that it wasn't processed")

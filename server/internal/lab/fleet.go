@@ -78,7 +78,7 @@ func (f *fleet) start(ctx context.Context) (err error) {
 		}
 	}
 	for i := range f.plan.callers {
-		r := role{Play: "caller", Way: f.way, Service: service, ID: strconv.Itoa(i), GRPC: f.grpc, HTTP: f.http, Think: f.think, Seed: f.seed + uint64(i)}
+		r := role{Play: "caller", Way: f.way, Service: service, ID: strconv.Itoa(i), GRPC: f.grpc, HTTP: f.http, Work: f.work, Think: f.think, Seed: f.seed + uint64(i)}
 		c, err := spawnRole(f.binary, fmt.Sprintf("caller %d", i), r, f.tally.hear)
 		if err != nil {
 			return err

@@ -28,7 +28,7 @@ type role struct {
 	ID       string        `json:"id"`
 	GRPC     string        `json:"grpc"`
 	HTTP     string        `json:"http"`
-	Work     time.Duration `json:"work"`  // an instance's handler takes so long
+	Work     time.Duration `json:"work"`  // an instance's handler takes so long; a caller's failure costs it as much
 	Think    time.Duration `json:"think"` // a caller waits so long between calls, on average; uniform from 0 to twice that
 	Seed     uint64        `json:"seed"`
 	LogLevel slog.Level    `json:"log,omitempty"`
