@@ -39,7 +39,6 @@ type Process struct {
 func Main(version string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // the first signal asks, the second isn't caught: it ends the process
 	return Process{Args: os.Args[1:], Getenv: os.Getenv, Out: os.Stdout, Err: os.Stderr,
 		Terminal: term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("TERM") != "dumb", Version: version}.Run(ctx)
 }

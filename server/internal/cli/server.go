@@ -3,7 +3,10 @@ package cli
 import (
 	"context"
 	"log/slog"
+	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -56,7 +59,17 @@ addresses goes to standard output once the registry serves.`,
 
 // serve runs the node until ctx ends, and says once it serves.
 func (a *app) serve(ctx context.Context, n *node.Node, log *slog.Logger) error {
-	ctx, over := context.WithCancel(ctx)
+	// The first signal ends ctx and asks the node to stop. The second isn't caught anymore and ends the
+	// process: never the other way round, or a second one that comes at once would be lost.
+	asked := ctx
+	ctx, over := context.WithCancel(context.WithoutCancel(asked))
+	defer context.AfterFunc(asked, func() {
+		signal.Reset(os.Interrupt, syscall.SIGTERM)
+		over()
+	})()
+	if asked.Err() != nil {
+		over()
+	}
 	var announcing sync.WaitGroup
 	announcing.Go(func() {
 		select {
