@@ -117,7 +117,7 @@ func (r Report) String() string {
 	if r.Waited > 0 {
 		fmt.Fprintf(&b, "  callers: %d of %d let go%s\n", r.Waited-r.Open, r.Waited, notable(r.Members))
 	}
-	if r.EndedBy != NoRegistry && r.EndedBy != ByNoCallers && !r.Heard {
+	if (r.EndedBy == ByBound || r.EndedBy == ByGrace) && !r.Heard {
 		b.WriteString("  the registry hadn't heard of the leave: callers that it keeps were told in band alone\n")
 	}
 	if r.ServedAfterLeave > 0 {
