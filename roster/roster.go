@@ -25,6 +25,10 @@ type Config struct {
 	// breaker. It is called once an incarnation, before the first pick; again if the incarnation
 	// appears at another address or comes back after it was let go of. nil means none.
 	Companion func(eider.Instance) Companion
+
+	// Applied is called after every picker has switched to a view: for metrics, and for who waits for
+	// a change. Views wait for it, picks don't. nil means nobody wants to know.
+	Applied func(*eider.View)
 }
 
 // Companion lives beside one incarnation of one instance in one caller. Its methods are called one at

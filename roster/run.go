@@ -60,6 +60,9 @@ func (r *Roster) feed() {
 			return
 		}
 		r.apply(u, r.now())
+		if u.View != nil && r.config.Applied != nil {
+			r.config.Applied(u.View)
+		}
 	}
 }
 
