@@ -195,8 +195,10 @@ type client struct {
 	caught    int            // instances and gone in the frames
 }
 
-func (w *world) caller(name string) *client   { return w.client(replica.Peer{Caller: name}) }
-func (w *world) observer(name string) *client { return w.client(replica.Peer{Caller: name, Observer: true}) }
+func (w *world) caller(name string) *client { return w.client(replica.Peer{Caller: name}) }
+func (w *world) observer(name string) *client {
+	return w.client(replica.Peer{Caller: name, Observer: true})
+}
 
 func (w *world) client(p replica.Peer) *client {
 	w.Helper()

@@ -55,10 +55,10 @@ type Ending uint8
 
 // The endings.
 const (
-	Lost   Ending = iota // without a word
-	Moving               // its process goes to another node
-	Bye                  // said goodbye (Watch only)
-	Stopping             // this node stops: nobody is suspected
+	Lost     Ending = iota // without a word
+	Moving                 // its process goes to another node
+	Bye                    // said goodbye (Watch only)
+	Stopping               // this node stops: nobody is suspected
 )
 
 // Attachment is one process' stream for its instances. Its methods other than Next are called by one
@@ -96,7 +96,10 @@ type Watcher interface {
 	Ack(service string, at eider.Cursor, letGo, noAlternative []eider.Departure)
 	Doubt(eider.Departure)
 	// Next blocks until there are views to send and returns them encoded (a WatchReply each), in order.
-	// The bytes are shared with other streams: send them, don't write to them.
+	// The bytes are shared with other streams: send them, don't write to them. The slice of them is valid
+	// until the next call. Every Subscribe is answered by at least one view: who is current gets a delta
+	// without a change. A snapshot may hold what the next delta says again: lines are repeated whole, so
+	// that changes nothing.
 	Next(ctx context.Context) ([][]byte, error)
 	End(Ending)
 }

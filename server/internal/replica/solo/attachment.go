@@ -17,7 +17,6 @@ const progressEvery = 100 * time.Millisecond
 type attachment struct {
 	r       *Registry
 	session ledger.Session
-	caller  string
 	wake    chan struct{}
 
 	// What follows is guarded by r.mu.
@@ -46,7 +45,7 @@ func (r *Registry) Attach(p replica.Peer) (replica.Attachment, error) {
 		return nil, err
 	}
 	r.streams++
-	a := &attachment{r: r, session: ledger.Session(r.streams), caller: p.Caller, wake: make(chan struct{}, 1),
+	a := &attachment{r: r, session: ledger.Session(r.streams), wake: make(chan struct{}, 1),
 		owned: make(map[eider.Key]*owned)}
 	r.sessions[a.session] = a
 	r.apply(now, r.table.Attach(now, a.session, ledger.Peer{Caller: p.Caller, Addr: p.Addr}))
@@ -84,7 +83,7 @@ func (a *attachment) own(g ledger.Grant) {
 		before.by.disown(before)
 	}
 	if len(s.owned) == 0 {
-		s.bound = g.Bound
+		s.bound, s.seen = g.Bound, g.Bound
 	}
 	o := &owned{by: a, departure: g.Record.Departure()}
 	s.owned[g.Record.ID], a.owned[g.Record.Key] = o, o
@@ -265,7 +264,7 @@ func (a *attachment) fetch() (n replica.Notice, found bool, wait time.Duration, 
 			n.Drain, found = r.table.Drain(o.departure)
 		} else if o.bound {
 			o.bound = false
-			n.Key, n.Bound, found = o.departure.Key, r.table.Bound(o.departure.Service), true
+			n.Key, n.Bound, found = o.departure.Key, r.services.get(o.departure.Service).bound, true
 		}
 		if !o.drain && !o.bound {
 			o.queued = false

@@ -3,6 +3,7 @@ package solo
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -60,6 +61,9 @@ func BenchmarkChange(b *testing.B) {
 			a := attach(b, r, "p")
 			rec := record("orders", "1", "127.0.0.1:7000", 1)
 			register(b, a, rec)
+			for r.hub.Stats().Published == 0 {
+				runtime.Gosched()
+			}
 			var heard, all sync.WaitGroup
 			heard.Add(n)
 			ws := make([]replica.Watcher, n)

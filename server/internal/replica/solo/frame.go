@@ -5,7 +5,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/eiderhq/eider"
 	pb "github.com/eiderhq/eider/api/eider/v1"
 	"github.com/eiderhq/eider/internal/wire"
 )
@@ -70,11 +69,4 @@ func (r *Registry) current(name string, number uint64) ([]byte, error) {
 	b := batch{service: name, number: number, complete: r.complete}
 	r.mu.Unlock()
 	return r.frame(&b, number)
-}
-
-// view is the whole in words.
-func (r *Registry) view(s *service) *eider.View {
-	v := &eider.View{Service: s.name, Cursor: eider.Cursor{Run: r.cfg.Run, Number: s.number}, Complete: r.complete}
-	v.Instances, v.Gone = r.table.View(s.name)
-	return v
 }

@@ -23,9 +23,7 @@ func (r *Registry) Node() eider.Node {
 		counts := t.Counts()
 		n.Since, n.Ready, n.Complete, n.Void = r.since, r.phase == running, r.complete, t.Void()
 		n.Services, n.Instances, n.Callers = counts.Services, counts.Instances, counts.Callers
-		for name := range r.services.known {
-			n.Bound = max(n.Bound, t.Bound(name))
-		}
+		n.Bound = t.Bound("")
 	})
 	return n
 }
@@ -50,11 +48,12 @@ func (r *Registry) number(service string) uint64 {
 }
 
 // View returns a service as it is: at least what was published under its cursor. It is false if the
-// service has never had an instance or a caller, as far as is remembered.
+// service has neither an instance nor a caller, and none is remembered.
 func (r *Registry) View(service string) (v *eider.View, known bool) {
 	r.look(func(_ time.Time, t *ledger.Table) {
-		if s := r.services.known[service]; s != nil && s.heard {
-			v, known = r.view(s), true
+		if known = t.Knows(service); known {
+			v = &eider.View{Service: service, Cursor: eider.Cursor{Run: r.cfg.Run, Number: r.number(service)}, Complete: r.complete}
+			v.Instances, v.Gone = t.View(service)
 		}
 	})
 	return v, known

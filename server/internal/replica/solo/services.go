@@ -36,9 +36,9 @@ type service struct {
 	flipped bool                // its completeness changed
 	place   place
 	taken   time.Time         // when it was last published
-	heard   bool              // it has or had an instance or a caller
 	owned   map[string]*owned // attached instances, by id
 	bound   time.Duration     // as its attached processes were last told
+	seen    time.Duration     // the bound when it was last looked at
 }
 
 type place uint8
@@ -85,11 +85,6 @@ func (ss *services) markAll(now time.Time) {
 		s.flipped = true
 		ss.mark(now, s, true)
 	}
-}
-
-// forgettable tells whether only watchers keep the service, if anybody.
-func (s *service) forgettable() bool {
-	return s.place == idle && len(s.owned) == 0
 }
 
 // drop forgets a service. Its number is never given again: a cursor from before must not find its
@@ -160,31 +155,41 @@ func (s *service) collect(table *ledger.Table) (batch, bool) {
 
 // forget drops services that neither the table nor a watcher knows any more.
 func (r *Registry) forget() {
-	known := make(map[string]bool)
-	for _, s := range r.table.Services() {
-		known[s.Service] = true
-	}
-	for name, s := range r.services.known {
-		if known[name] || !s.forgettable() {
-			continue
-		}
-		if instances, gone := r.table.View(name); len(instances)+len(gone) == 0 && r.hub.Forget(name) {
-			r.services.drop(s)
-		}
+	for name := range r.services.known {
+		r.tidy(name)
 	}
 }
 
-// pushBounds tells attached processes of a bound that has changed.
+// tidy drops a service that nothing is known of, once nobody watches it any more.
+func (r *Registry) tidy(name string) {
+	s := r.services.known[name]
+	if s != nil && s.place == idle && len(s.owned) == 0 && !r.table.Knows(name) && r.hub.Forget(name) {
+		r.services.drop(s)
+	}
+}
+
+// boundSlack is told on top of a bound that has grown. Retry-afters raise it while a node is overloaded:
+// that must not bring every process a notice each second, and a bound may be told too long, never too short.
+const boundSlack = 5 * time.Second
+
+// pushBounds tells attached processes of a bound that is longer than they know, or that stands still at
+// another value.
 func (r *Registry) pushBounds() {
 	for name, s := range r.services.known {
 		if len(s.owned) == 0 {
 			continue
 		}
 		bound := r.table.Bound(name)
-		if bound == s.bound {
+		still := bound == s.seen
+		s.seen = bound
+		switch {
+		case bound > s.bound:
+			s.bound = bound + boundSlack
+		case still && bound != s.bound:
+			s.bound = bound
+		default:
 			continue
 		}
-		s.bound = bound
 		for _, o := range s.owned {
 			o.bound = true
 			o.by.queue(o)

@@ -218,7 +218,6 @@ func (r *Registry) apply(now time.Time, e ledger.Effects) {
 	}
 	for _, key := range e.Changed {
 		s := r.services.get(key.Service)
-		s.heard = true
 		s.changed[key.ID] = struct{}{}
 		r.services.mark(now, s, e.Flush)
 	}
@@ -286,15 +285,20 @@ func (r *Registry) log(ctx context.Context, told uint64) uint64 {
 	if !news {
 		return told
 	}
-	events, _ := r.Events(told)
+	events, whole := r.Events(told)
+	if !whole {
+		r.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "more happened than could be logged", slog.Uint64("after", told))
+	}
 	for _, e := range events {
+		told = e.Seq
 		level := slog.LevelDebug
 		switch e.Kind {
 		case eider.EventPreserving, eider.EventPreserved, eider.EventDegraded, eider.EventMassRefusal, eider.EventPaused:
 			level = slog.LevelWarn
 		}
-		r.cfg.Logger.LogAttrs(ctx, level, e.String(), slog.Uint64("event", e.Seq))
-		told = e.Seq
+		if r.cfg.Logger.Enabled(ctx, level) {
+			r.cfg.Logger.LogAttrs(ctx, level, e.String(), slog.Uint64("event", e.Seq))
+		}
 	}
 	return told
 }

@@ -3,6 +3,7 @@ package solo
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/server/internal/hub"
@@ -75,9 +76,6 @@ func (w *watcher) follow(op, service string, letGo []eider.Departure) error {
 		return eider.Errorf(eider.Closed, op, "the stream has ended")
 	}
 	effects, err := r.table.Subscribe(now, w.follower, service, letGo)
-	if err == nil {
-		r.services.get(service).heard = true
-	}
 	r.apply(now, effects)
 	return err
 }
@@ -85,16 +83,19 @@ func (w *watcher) follow(op, service string, letGo []eider.Departure) error {
 func (w *watcher) Unsubscribe(service string) {
 	w.hub.Unsubscribe(service)
 	w.unfollow(service)
-	w.r.tidy(service)
 }
 
 func (w *watcher) unfollow(service string) {
 	r := w.r
 	defer r.mu.Unlock()
 	now, err := r.enter("unfollow")
-	if err == nil && r.followers[w.follower] == w {
+	if err != nil {
+		return
+	}
+	if r.followers[w.follower] == w {
 		r.apply(now, r.table.Unsubscribe(now, w.follower, service))
 	}
+	r.tidy(service)
 }
 
 func (w *watcher) Ack(service string, at eider.Cursor, letGo, noAlternative []eider.Departure) {
@@ -140,22 +141,24 @@ func (w *watcher) closed(op string) error {
 }
 
 func (w *watcher) End(how replica.Ending) {
-	topics := w.hub.Topics()
+	r, services := w.r, w.hub.Topics()
 	w.hub.Close()
-	w.bye(how)
-	for _, service := range topics {
-		w.r.tidy(service)
+	defer r.mu.Unlock()
+	now, err := r.enter("end")
+	if err != nil {
+		return
+	}
+	if r.followers[w.follower] == w {
+		delete(r.followers, w.follower)
+		w.unfollowAll(now, how)
+	}
+	for _, service := range services {
+		r.tidy(service)
 	}
 }
 
-func (w *watcher) bye(how replica.Ending) {
+func (w *watcher) unfollowAll(now time.Time, how replica.Ending) {
 	r := w.r
-	defer r.mu.Unlock()
-	now, err := r.enter("end")
-	if err != nil || r.followers[w.follower] != w {
-		return
-	}
-	delete(r.followers, w.follower)
 	switch how {
 	case replica.Bye:
 		r.apply(now, r.table.Goodbye(now, w.follower))
@@ -165,15 +168,5 @@ func (w *watcher) bye(how replica.Ending) {
 		r.apply(now, r.table.Unfollow(now, w.follower, ledger.Stopping))
 	default:
 		r.apply(now, r.table.Unfollow(now, w.follower, ledger.Lost))
-	}
-}
-
-// tidy forgets a service that was only ever observed, once nobody does any more. One that was heard of
-// is left to the sweep.
-func (r *Registry) tidy(name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if s := r.services.known[name]; s != nil && !s.heard && s.forgettable() && r.hub.Forget(name) {
-		r.services.drop(s)
 	}
 }
