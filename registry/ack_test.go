@@ -35,7 +35,8 @@ func expectAck(t *testing.T, c *watchTalk, within time.Duration, want string) {
 func at(number uint64) eider.Cursor { return eider.Cursor{Run: 1, Number: number} }
 
 func TestAcksOfCursorsAreCoalescedAndNewsIsNot(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		s, c := followed(t, node, node.open(Config{}))
 		s.Ack(at(1), nil, nil)
 		expectAck(t, c, 0, "1;;")
@@ -58,7 +59,8 @@ func TestAcksOfCursorsAreCoalescedAndNewsIsNot(t *testing.T) {
 
 // A departure is acknowledged once all followers of the process have let go, and has no alternative if one says so.
 func TestAcksAreJoined(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		reg := node.open(Config{})
 		s1, c := followed(t, node, reg)
 		s2, _ := reg.Follow("orders")
@@ -98,7 +100,8 @@ func TestAcksAreJoined(t *testing.T) {
 
 // On a new stream the caller names what it has let go of, and repeats what it couldn't.
 func TestReconnectNamesWhatWasLetGo(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		s, c := followed(t, node, node.open(Config{}))
 		s.Ack(at(1), []eider.Departure{dep("a")}, []eider.Departure{dep("b")})
 		expectAck(t, c, 0, "1;a;b")
@@ -116,7 +119,8 @@ func TestReconnectNamesWhatWasLetGo(t *testing.T) {
 }
 
 func TestDoubtIsToldNowOrNever(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		s, c := followed(t, node, node.open(Config{}))
 		s.Doubt(eider.Departure{Key: eider.Key{ID: "a"}, Incarnation: eider.Incarnation{Nonce: 7}})
 		if d := until(c, (*pb.WatchRequest).GetDoubt); d.GetService() != "orders" || d.GetId() != "a" || d.GetNonce() != 7 {

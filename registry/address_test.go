@@ -57,7 +57,8 @@ func (pipeAddr) String() string  { return "pipe" }
 
 // An instance that names no host is known by the address of the connection, and keeps its id when that changes.
 func TestAddressOfTheConnectionIsAdvertised(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		node.local = net.TCPAddrFromAddrPort(mustAddr("10.0.0.7:5001"))
 		l, err := node.open(Config{}).Register(Registration{Service: "orders", Address: ":8080"})
 		if err != nil {
@@ -82,7 +83,8 @@ func TestAddressOfTheConnectionIsAdvertised(t *testing.T) {
 }
 
 func TestLoopbackTowardsARemoteRegistryIsRefused(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		node.local = net.TCPAddrFromAddrPort(mustAddr("10.0.0.7:5001"))
 		l, _ := node.open(Config{}).Register(Registration{Service: "orders", Address: "127.0.0.1:8080"})
 		c := node.attach()

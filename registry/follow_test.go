@@ -77,7 +77,8 @@ func followed(t *testing.T, node *fake, reg *Registry) (*Subscription, *watchTal
 }
 
 func TestFollowSkipsToTheNewest(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		s, c := followed(t, node, node.open(Config{}))
 		first := s.feed.held.view
 		c.say(viewOf(1, 2, 1, "c"), viewOf(1, 3, 2, "d"))
@@ -96,7 +97,8 @@ func TestFollowSkipsToTheNewest(t *testing.T) {
 }
 
 func TestUnknownServiceIsAnEmptyView(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		s, _ := node.open(Config{}).Follow("orders")
 		c := node.watch(1)
 		until(c, (*pb.WatchRequest).GetSubscribe)
@@ -109,7 +111,8 @@ func TestUnknownServiceIsAnEmptyView(t *testing.T) {
 
 // A change to something that isn't held: asked for anew, from the start, once.
 func TestDeltaWithoutItsBaseIsAskedForAnew(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		s, c := followed(t, node, node.open(Config{}))
 		c.say(viewOf(1, 5, 4, "z"), viewOf(1, 6, 5, "y"), viewOf(1, 7, 6, "x"))
 		if m := until(c, (*pb.WatchRequest).GetSubscribe); m.GetCursor() != nil {
@@ -132,7 +135,8 @@ func TestDeltaWithoutItsBaseIsAskedForAnew(t *testing.T) {
 
 // An outage empties nothing; the next node run's view replaces the old one.
 func TestR8OutageKeepsTheView(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		s, _ := followed(t, node, node.open(Config{}))
 		node.kill(errRefused)
 		u := update(t, s)
@@ -158,7 +162,8 @@ func TestR8OutageKeepsTheView(t *testing.T) {
 
 // The same node run needs to send nothing to one who is at its newest.
 func TestReconnectToTheSameRunResumes(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		s, c := followed(t, node, node.open(Config{}))
 		c.bye <- nil
 		if u := update(t, s); u.Connected {
@@ -182,7 +187,8 @@ func TestReconnectToTheSameRunResumes(t *testing.T) {
 // A stream that is open, and even answers, and sends nothing new, is noticed.
 func TestR18StuckStreamIsCut(t *testing.T) {
 	t.Run("no answers", func(t *testing.T) {
-		bubble(t, func(t *testing.T, node *fake) {
+		synctest.Test(t, func(t *testing.T) {
+			node := newFake(t)
 			s, c := followed(t, node, node.open(Config{}))
 			begin := time.Now()
 			for number := uint64(2); ; number++ { // views come, answers don't
@@ -200,7 +206,8 @@ func TestR18StuckStreamIsCut(t *testing.T) {
 		})
 	})
 	t.Run("no view", func(t *testing.T) {
-		bubble(t, func(t *testing.T, node *fake) {
+		synctest.Test(t, func(t *testing.T) {
+			node := newFake(t)
 			node.open(Config{}).Follow("orders")
 			c := node.watch(1)
 			begin := time.Now()
@@ -218,7 +225,8 @@ func TestR18StuckStreamIsCut(t *testing.T) {
 }
 
 func TestProblemIsAskedAgainInTime(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		s, _ := node.open(Config{}).Follow("orders")
 		c := node.watch(1)
 		until(c, (*pb.WatchRequest).GetSubscribe)
@@ -254,7 +262,8 @@ func TestProblemIsAskedAgainInTime(t *testing.T) {
 // A node that sends nothing but empty lists, or changes to nothing, isn't asked in a loop.
 func TestR13EmptyListsAreNoLoop(t *testing.T) {
 	for name, reply := range map[string]*pb.WatchReply{"empty": viewOf(1, 1, 0), "baseless": viewOf(1, 9, 8)} {
-		bubble(t, func(t *testing.T, node *fake) {
+		synctest.Test(t, func(t *testing.T) {
+			node := newFake(t)
 			node.open(Config{}).Follow("orders")
 			n, end := 0, time.Now().Add(10*time.Minute)
 			c := node.watch(1)
@@ -281,7 +290,8 @@ func TestR13EmptyListsAreNoLoop(t *testing.T) {
 }
 
 func TestWatchObserves(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		reg := node.open(Config{})
 		ctx, cancel := context.WithCancel(t.Context())
 		views, errs := make(chan *eider.View, 16), make(chan error, 16)

@@ -43,7 +43,8 @@ func listedOne(node *fake, reg *Registry) (*Listing, *attachTalk) {
 }
 
 func TestLeaveReachesItsBarrier(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		l, c := listedOne(node, node.open(Config{}))
 		g := l.Leave()
 		if g != l.Leave() {
@@ -97,7 +98,8 @@ func TestLeaveReachesItsBarrier(t *testing.T) {
 
 // Stopped before any registry has heard of it: it is never registered, and nobody is waited for.
 func TestD14StoppedListingIsNeverBegun(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		node.kill(errRefused)
 		l, _ := node.open(Config{}).Register(orders)
 		time.Sleep(time.Second)
@@ -118,7 +120,8 @@ func TestD14StoppedListingIsNeverBegun(t *testing.T) {
 
 // Stopped while the registration is under way: the departure follows it.
 func TestD14StoppedWhileRegistering(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		l, _ := node.open(Config{}).Register(orders)
 		c := node.attach()
 		m := until(c, (*pb.AttachRequest).GetRegister)
@@ -133,7 +136,8 @@ func TestD14StoppedWhileRegistering(t *testing.T) {
 }
 
 func TestD14ClosedHandleRegistersNothing(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		reg := node.open(Config{})
 		reg.Close()
 		if _, err := reg.Register(orders); eider.KindOf(err) != eider.Closed {
@@ -155,7 +159,8 @@ func TestD14ClosedHandleRegistersNothing(t *testing.T) {
 
 // "Not found" to whatever a leaving client says, and every new stream, finds it DRAINING.
 func TestR5LeavingClientNeverRegistersAsUp(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		l, c := listedOne(node, node.open(Config{}))
 		l.Leave()
 		until(c, (*pb.AttachRequest).GetLeave)
@@ -176,7 +181,8 @@ func TestR5LeavingClientNeverRegistersAsUp(t *testing.T) {
 
 // Once it has left, nothing brings it back: no late answer, no lost stream, no late status.
 func TestD16NothingRevivesWhatHasLeft(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		l, c := listedOne(node, node.open(Config{}))
 		go l.Left(t.Context())
 		until(c, (*pb.AttachRequest).GetLeave)
@@ -204,7 +210,8 @@ func TestD16NothingRevivesWhatHasLeft(t *testing.T) {
 // The registry hangs in the very moment of leaving: nothing blocks but Left, and that by its context; the
 // bound stands for the missing acknowledgement; and the leave is told as soon as somebody hears it.
 func TestD15RegistryHangsAtTheLeave(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		l, c := listedOne(node, node.open(Config{}))
 		begin := time.Now()
 		g := l.Leave()
@@ -239,7 +246,8 @@ func TestD15RegistryHangsAtTheLeave(t *testing.T) {
 // A listing that only wants to end finds somebody else in its place: there's nothing to end.
 func TestLeftEndsWhenSuperseded(t *testing.T) {
 	for _, kind := range []eider.Kind{eider.Conflict, eider.Invalid, eider.Stale} {
-		bubble(t, func(t *testing.T, node *fake) {
+		synctest.Test(t, func(t *testing.T) {
+			node := newFake(t)
 			l, c := listedOne(node, node.open(Config{}))
 			c.bye <- nil
 			c = node.attach()
@@ -261,7 +269,8 @@ func TestLeftEndsWhenSuperseded(t *testing.T) {
 }
 
 func TestSameKeyTwice(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		reg := node.open(Config{})
 		l, c := listedOne(node, reg)
 		if _, err := reg.Register(orders); eider.KindOf(err) != eider.Conflict {

@@ -112,7 +112,7 @@ func TestR10CallersSpreadAndReturn(t *testing.T) {
 
 // Going home, the new connection stands before the old one is told Moving.
 func TestReturnHomeSaysMoving(t *testing.T) {
-	bubble(t, func(t *testing.T, _ *fake) {
+	synctest.Test(t, func(t *testing.T) {
 		all := threeNodes(t)
 		reg := Open(Config{Addr: "a:1,b:1", Dial: all.dial, Logger: slog.New(slog.DiscardHandler)})
 		defer reg.Close()

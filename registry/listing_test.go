@@ -13,7 +13,8 @@ import (
 )
 
 func TestRegisterListsAndCarriesTheNumber(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		reg := node.open(Config{Zone: "z1"})
 		l, err := reg.Register(orders)
 		if err != nil {
@@ -67,7 +68,8 @@ func TestRegisterReportsEveryFaultAtOnce(t *testing.T) {
 }
 
 func TestBeatsAreJitteredAndAskForAnAnswer(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		reg := node.open(Config{})
 		reg.Register(orders)
 		c := node.attach()
@@ -99,7 +101,8 @@ func TestBeatsAreJitteredAndAskForAnAnswer(t *testing.T) {
 }
 
 func TestSetStatusIsToldAndToldAgain(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		start := orders
 		start.Status = eider.Starting
 		l, _ := node.open(Config{}).Register(start)
@@ -144,7 +147,8 @@ func TestRefusedIsTriedAgain(t *testing.T) {
 		{eider.Invalid, 0, 0, 5 * time.Second},
 	} {
 		t.Run(row.kind.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T, node *fake) {
+			synctest.Test(t, func(t *testing.T) {
+				node := newFake(t)
 				l, _ := node.open(Config{}).Register(orders)
 				c := node.attach()
 				m := until(c, (*pb.AttachRequest).GetRegister)
@@ -173,7 +177,8 @@ func TestRefusedIsTriedAgain(t *testing.T) {
 
 func TestR13RefusalsAtOnceAreNoLoop(t *testing.T) {
 	for _, kind := range []eider.Kind{eider.Conflict, eider.Stale, eider.Internal, eider.Unavailable, eider.Invalid} {
-		bubble(t, func(t *testing.T, node *fake) {
+		synctest.Test(t, func(t *testing.T) {
+			node := newFake(t)
 			node.open(Config{}).Register(orders)
 			c := node.attach()
 			end, n := time.Now().Add(10*time.Minute), 0
@@ -191,7 +196,8 @@ func TestR13RefusalsAtOnceAreNoLoop(t *testing.T) {
 
 // Registered, and then told at every word that it isn't: the pause must grow although every registration succeeds.
 func TestR13GrantedAndForgottenIsNoLoop(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		l, _ := node.open(Config{}).Register(orders)
 		c := node.attach()
 		end, n := time.Now().Add(10*time.Minute), 0
@@ -211,7 +217,8 @@ func TestR13GrantedAndForgottenIsNoLoop(t *testing.T) {
 
 // A process that serves on after an outage of an hour is listed again by itself, and has said all the time that it wasn't.
 func TestR9LongOutage(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		l, _ := node.open(Config{}).Register(orders)
 		c := node.attach()
 		c.say(grant(until(c, (*pb.AttachRequest).GetRegister), 1))
@@ -247,7 +254,8 @@ func TestR9LongOutage(t *testing.T) {
 }
 
 func TestStateIsWatched(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		reg := node.open(Config{})
 		l, _ := reg.Register(orders)
 		ctx, cancel := context.WithCancel(t.Context())

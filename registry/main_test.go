@@ -7,7 +7,6 @@ import (
 	"net"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -267,12 +266,6 @@ func idle[Req, Reply any](c *call[Req, Reply], d time.Duration) (said []*Req) {
 			return said
 		}
 	}
-}
-
-// bubble runs a test in a bubble of its own time.
-func bubble(t *testing.T, f func(t *testing.T, node *fake)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, newFake(t)) })
 }
 
 var errRefused = errors.New("connect: connection refused")

@@ -35,7 +35,8 @@ func TestR13StreamsEndedAtOnceAreNoLoop(t *testing.T) {
 		"welcome, and then": func(c *watchTalk) error { welcomed(c); return end(&pb.End{Reattach: true})(c) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, node *fake) {
+			synctest.Test(t, func(t *testing.T) {
+				node := newFake(t)
 				s, _ := node.open(Config{}).Follow("orders")
 				n := 0
 				for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); n++ {
@@ -59,7 +60,8 @@ func TestR13StreamsEndedAtOnceAreNoLoop(t *testing.T) {
 }
 
 func TestRetryAfterIsHonoured(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		l, _ := node.open(Config{}).Register(orders)
 		c := node.attach()
 		until(c, (*pb.AttachRequest).GetRegister)
@@ -82,7 +84,8 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 }
 
 func TestHungAttachIsCut(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		listedOne(node, node.open(Config{}))
 		begin := time.Now()
 		node.attach() // the first stream says nothing more
@@ -97,7 +100,8 @@ func TestHungAttachIsCut(t *testing.T) {
 
 // A node that takes the connection and never says Welcome.
 func TestSilentNodeIsCut(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		node.open(Config{}).Register(orders)
 		next(t, node.attaches)
 		begin := time.Now()
@@ -109,7 +113,8 @@ func TestSilentNodeIsCut(t *testing.T) {
 }
 
 func TestCloseSaysGoodbye(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		reg := node.open(Config{})
 		s, c := followed(t, node, reg)
 		s.Ack(at(1), []eider.Departure{dep("a")}, nil)
@@ -134,7 +139,8 @@ func TestCloseSaysGoodbye(t *testing.T) {
 }
 
 func TestCloseLosesWhoHasNotLeft(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		reg := node.open(Config{})
 		l, c := listedOne(node, reg)
 		begin := time.Now()
@@ -165,11 +171,12 @@ func TestCloseIsBoundedUnderAHungNode(t *testing.T) {
 			node.kill(errRefused)
 			reg.Follow("orders")
 			reg.Register(orders)
-			time.Sleep(time.Minute)
+			<-time.After(time.Minute)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, node *fake) {
+			synctest.Test(t, func(t *testing.T) {
+				node := newFake(t)
 				reg := node.open(Config{})
 				stage(t, node, reg)
 				begin := time.Now()
@@ -188,7 +195,8 @@ func drainViews(t *testing.T, reg *Registry) {
 }
 
 func TestOneConnectionForAllStreams(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		reg := node.open(Config{})
 		listedOne(node, reg)
 		followed(t, node, reg)
@@ -201,7 +209,8 @@ func TestOneConnectionForAllStreams(t *testing.T) {
 }
 
 func TestOpenDoesNoIO(t *testing.T) {
-	bubble(t, func(t *testing.T, node *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
 		reg := node.open(Config{Caller: "check out@/x"})
 		time.Sleep(time.Minute)
 		if node.dialled() != 0 {
