@@ -16,8 +16,6 @@ import (
 	"github.com/eiderhq/eider/server/internal/replica"
 )
 
-var loopback = netip.MustParseAddr("127.0.0.1")
-
 // process serves instances: it attaches and beats until it is silenced.
 type process struct {
 	w    *world
@@ -59,9 +57,11 @@ func (w *world) process(name string) *process {
 	return p
 }
 
+func loopback() netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, 1}) }
+
 func (p *process) attach() {
 	p.w.Helper()
-	at, err := p.w.reg.Attach(replica.Peer{Caller: p.name, Addr: loopback})
+	at, err := p.w.reg.Attach(replica.Peer{Caller: p.name, Addr: loopback()})
 	p.w.must(err)
 	p.at = at
 }
@@ -202,7 +202,7 @@ func (w *world) observer(name string) *client {
 
 func (w *world) client(p replica.Peer) *client {
 	w.Helper()
-	p.Addr = loopback
+	p.Addr = loopback()
 	stream, err := w.reg.Watch(p)
 	w.must(err)
 	return &client{Watcher: stream, w: w, name: p.Caller, views: make(map[string]*eider.View), counts: make(map[string]int)}

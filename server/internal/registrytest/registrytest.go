@@ -6,6 +6,7 @@ package registrytest
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"sync"
@@ -97,13 +98,13 @@ func (w *world) stop() {
 	}
 }
 
-// pass lets time go by, and then everybody act.
+// pass lets the bubble's time go by, and then everybody act.
 func (w *world) pass(d time.Duration) {
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
 }
 
-var errSilent = context.DeadlineExceeded
+var errSilent = errors.New("no answer") // a port that neither accepts nor refuses
 
 func (w *world) dial(ctx context.Context, address string) error {
 	w.mu.Lock()

@@ -174,7 +174,7 @@ type sleeper struct {
 func (*sleeper) Enabled(context.Context, slog.Level) bool { return true }
 
 func (s *sleeper) Handle(context.Context, slog.Record) error {
-	time.Sleep(time.Duration(s.nap.Swap(0)))
+	<-time.After(time.Duration(s.nap.Swap(0)))
 	return nil
 }
 
