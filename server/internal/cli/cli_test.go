@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -117,6 +118,24 @@ func (w *world) begin(args ...string) (out, errs *printed, stop func() int) {
 	code := make(chan int, 1)
 	go func() { code <- w.process(args, out, errs).Run(ctx) }()
 	return out, errs, func() int { cancel(); return <-code }
+}
+
+// raw returns what the registry's port answers.
+func (w *world) raw(path string) string {
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+		return w.net.From("127.0.0.1").Dial(ctx, address)
+	}}}
+	defer client.CloseIdleConnections()
+	resp, err := client.Get("http://127.0.0.1:8761" + path)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return string(text)
 }
 
 // story runs commands and holds what they say to a golden file.

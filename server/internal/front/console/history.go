@@ -26,6 +26,12 @@ type history struct {
 // unread labels events of which only the number is known.
 const unread = "unread"
 
+// kinds are counted from 0 on: an alert on an increase doesn't see a counter that begins at 1.
+var kinds = []eider.EventKind{eider.EventRegistered, eider.EventReattached, eider.EventStatus, eider.EventLeaving, eider.EventBarrier,
+	eider.EventCapped, eider.EventLeft, eider.EventDead, eider.EventLapsed, eider.EventSuspect, eider.EventCured, eider.EventStreamEnded,
+	eider.EventPreserving, eider.EventPreserved, eider.EventDegraded, eider.EventMassRefusal, eider.EventPaused, eider.EventCallerJoined,
+	eider.EventCallerLeft, eider.EventRefused, unread}
+
 // How a pause ended.
 const (
 	endedByLetGo = "let go"
@@ -33,7 +39,7 @@ const (
 )
 
 func newHistory(reg replica.Reader) *history {
-	h := &history{reg: reg, counts: map[string]uint64{},
+	h := &history{reg: reg, counts: zeros(),
 		events: prometheus.NewDesc("eider_events_total", "Events of this node run by kind; unread are those that were no longer kept when a scrape came.", []string{"kind"}, nil),
 		pauses: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "eider_drain_pause_seconds",
 			Help:    "Lame-duck pauses, from the leave to the barrier, by what ended them: every caller let go, or a cap passed for at least one.",
@@ -41,6 +47,14 @@ func newHistory(reg replica.Reader) *history {
 	h.pauses.WithLabelValues(endedByLetGo)
 	h.pauses.WithLabelValues(endedByCap)
 	return h
+}
+
+func zeros() map[string]uint64 {
+	counts := make(map[string]uint64, len(kinds))
+	for _, kind := range kinds {
+		counts[string(kind)] = 0
+	}
+	return counts
 }
 
 // Describe implements [prometheus.Collector].
@@ -71,7 +85,7 @@ func (h *history) catchUp() {
 	h.mu.Lock()
 	if run != h.run {
 		h.run, h.seq = run, 0
-		clear(h.counts)
+		h.counts = zeros()
 	}
 	after := h.seq
 	h.mu.Unlock()
