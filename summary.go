@@ -11,6 +11,7 @@ type Summary struct {
 	Down     int    `json:"down"`
 	Draining int    `json:"draining"`
 	Callers  int    `json:"callers"`
+	Behind   int    `json:"behind"` // callers that haven't applied the newest view yet
 	Cursor   Cursor `json:"cursor"`
 }
 

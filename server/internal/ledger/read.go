@@ -106,6 +106,19 @@ func (s *service) summary() eider.Summary {
 		Down: s.count[lineDown], Draining: s.count[lineDraining], Callers: len(s.followers)}
 }
 
+// Behind counts the callers of a service that haven't acknowledged the view of that number yet.
+func (t *Table) Behind(service string, number uint64) int {
+	behind := 0
+	if svc := t.services[service]; svc != nil {
+		for _, f := range svc.followers {
+			if f.at < number {
+				behind++
+			}
+		}
+	}
+	return behind
+}
+
 // Callers returns who follows the service of that name ("" means any), ordered by service and id. Cursor has the number
 // that the caller acknowledged last; run and Behind are the replica's.
 func (t *Table) Callers(name string) []eider.Caller {

@@ -33,7 +33,9 @@ func (r *Registry) Services() (out []eider.Summary) {
 	r.look(func(_ time.Time, t *ledger.Table) {
 		out = t.Services()
 		for i := range out {
-			out[i].Cursor = eider.Cursor{Run: r.cfg.Run, Number: r.number(out[i].Service)}
+			number := r.number(out[i].Service)
+			out[i].Cursor = eider.Cursor{Run: r.cfg.Run, Number: number}
+			out[i].Behind = t.Behind(out[i].Service, number)
 		}
 	})
 	return out
