@@ -235,6 +235,26 @@ var drainCases = []testCase{
 			w.Errorf("%d notices for a process that didn't listen, want the newest", drains)
 		}
 	}},
+	{name: "ANewStreamInMidDrainHearsOfIt", run: func(w *world) {
+		p := w.serve("orders", "1")
+		w.serve("orders", "2")
+		c := w.caller("c").follow("orders")
+		p.leave()
+		w.pass(100 * time.Millisecond)
+		p.end(replica.Lost)
+		w.pass(200 * time.Millisecond)
+		p.rec.Status = eider.Draining
+		p.again()
+		p.leave()
+		c.read().sees("orders", "1", eider.Draining, 0)
+		if ns := p.notices(); len(ns) == 0 || ns[0].Drain.Open != 1 {
+			w.Fatalf("the new stream is told %+v, want where the drain stands", ns)
+		}
+		c.letGo("orders", p)
+		if took, d := p.drained(longest); took > time.Microsecond || d.Barrier < 300*time.Millisecond {
+			w.Errorf("the barrier is told after %s, of %+v; want at once, and counted from the first leave", took, d)
+		}
+	}},
 	{name: "DeathInMidDrainEndsIt", run: func(w *world) {
 		p := w.serve("orders", "1")
 		w.serve("orders", "2")

@@ -130,6 +130,7 @@ var evidenceCases = []testCase{
 			p.die()
 			w.pass(200 * time.Millisecond) // slower than a storm of streams
 		}
+		c := w.caller("c").follow("orders")
 		dead := 0
 		for _, g := range w.view("orders").Gone {
 			if g.Status == eider.Dead {
@@ -142,5 +143,11 @@ var evidenceCases = []testCase{
 		if n, _ := w.happened(eider.EventMassRefusal, ""); n != 1 {
 			w.Errorf("%d events of a mass refusal, want 1", n)
 		}
+		last := ps[19]
+		if s, d := w.status("orders", "19"); s != eider.Up || d == 0 {
+			w.Errorf("the last one refused is %s (%s), want UP and suspect", s, d)
+		}
+		c.Doubt(departures([]*process{last})[0]) // somebody else sees the same
+		c.read().sees("orders", "19", eider.Dead, 0)
 	}},
 }

@@ -25,13 +25,14 @@ var streamCases = []testCase{
 		p := w.serve("orders", "1")
 		c := w.caller("caller").follow("orders")
 		p.notices()
-		ends := make(chan error, 2)
+		ends := make(chan error, 3)
 		go func() { _, err := p.at.Next(context.Background()); ends <- err }()
 		go func() { _, err := c.Next(context.Background()); ends <- err }()
+		go func() { ends <- w.reg.EventsWait(context.Background(), 1<<40) }()
 		w.pass(moment)
 		w.stop()
-		for range 2 {
-			w.kind("Next of an open stream, after Run", <-ends, eider.Unavailable)
+		for range 3 {
+			w.kind("who waited when Run ended", <-ends, eider.Unavailable)
 		}
 		_, err := p.at.Register(p.rec, 0)
 		w.kind("Register after Run", err, eider.Unavailable)
