@@ -79,7 +79,12 @@ func TestStalledHostTakesBytesUntilItsBufferIsFull(t *testing.T) {
 		if k != buffer || !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatalf("wrote %d bytes, %v", k, err)
 		}
+		c.SetReadDeadline(time.Now().Add(time.Minute))
+		if k, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("a stalled host read %d bytes, %v", k, err)
+		}
 		n.Resume(client)
+		c.SetReadDeadline(time.Time{})
 		got, err := io.ReadFull(c, make([]byte, buffer))
 		if got != buffer || err != nil {
 			t.Fatalf("read %d bytes, %v", got, err)
@@ -94,6 +99,7 @@ func TestCutResetsBothEnds(t *testing.T) {
 		t.Fatalf("cut %d connections", k)
 	}
 	for _, end := range []net.Conn{c, s} {
+		end.SetReadDeadline(time.Now().Add(10 * time.Second))
 		if _, err := end.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("read: %v", err)
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"net/http"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,15 +18,21 @@ import (
 	"github.com/eiderhq/eider/server/internal/memnet"
 )
 
-// A whole node on a network in memory: an instance that is stopped (SIGSTOP) is suspected by its
-// missing beats, its stream is dropped within the keepalive, and its lease lapses once.
-func TestHungInstanceIsSuspectedDroppedAndLapses(t *testing.T) {
+// bubble is a whole node on a network in memory.
+type bubble struct {
+	*Node
+	net  *memnet.Net
+	stop func() // and wait for the end of Run
+}
+
+const nodeHost = "127.0.0.1"
+
+func inBubble(t *testing.T, test func(*testing.T, bubble)) {
 	synctest.Test(t, func(t *testing.T) {
-		const host, port = "127.0.0.2", "127.0.0.2:9000"
 		mem := memnet.New()
 		n, err := New(Config{Settings: Settings{Fresh: true}, Logger: slog.New(slog.DiscardHandler), Listen: mem.Listen,
 			Dial: func(ctx context.Context, address string) error {
-				c, err := mem.From("127.0.0.1").Dial(ctx, address)
+				c, err := mem.From(nodeHost).Dial(ctx, address)
 				if err == nil {
 					c.Close()
 				}
@@ -36,28 +44,41 @@ func TestHungInstanceIsSuspectedDroppedAndLapses(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- n.Run(ctx) }()
-		defer func() {
+		stop := sync.OnceFunc(func() {
 			cancel()
 			if err := <-done; err != nil {
 				t.Error(err)
 			}
-		}()
-		own, err := mem.Listen(port)
+		})
+		defer stop()
+		<-n.Ready()
+		test(t, bubble{n, mem, stop})
+	})
+}
+
+// dial returns what dials from a host.
+func (b bubble) dial(host string) func(context.Context, string) (net.Conn, error) {
+	return b.net.From(host).Dial
+}
+
+// An instance that is stopped (SIGSTOP) is suspected by its missing beats, its stream is dropped within
+// the keepalive, and its lease lapses once.
+func TestHungInstanceIsSuspectedDroppedAndLapses(t *testing.T) {
+	inBubble(t, func(t *testing.T, n bubble) {
+		const host, port = "127.0.0.2", "127.0.0.2:9000"
+		own, err := n.net.Listen(port)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer own.Close()
-		cc, err := grpc.NewClient("passthrough:///"+n.Addrs().GRPC.String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return mem.From(host).Dial(ctx, addr) }))
+		cc, err := grpc.NewClient("passthrough:///"+n.Addrs().GRPC.String(),
+			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(n.dial(host)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer cc.Close()
-		s, _, registered := attachedAs(t, pb.NewRegistryClient(cc), port)
-		if registered == nil {
-			t.Fatal("not registered")
-		}
-		beating, stopBeats := context.WithCancel(ctx)
+		s, _, _ := attachedAs(t, pb.NewRegistryClient(cc), port)
+		beating, stopBeats := context.WithCancel(t.Context())
 		defer stopBeats()
 		go func() {
 			for range time.Tick(2 * time.Second) {
@@ -67,13 +88,13 @@ func TestHungInstanceIsSuspectedDroppedAndLapses(t *testing.T) {
 			}
 		}()
 		<-time.After(time.Minute)
-		if in, ok := instance(n); !ok || in.Status != eider.Up || in.Suspicion != 0 {
+		if in, ok := instance(n.Node); !ok || in.Status != eider.Up || in.Suspicion != 0 {
 			t.Fatalf("a beating instance: %v", in)
 		}
-		mem.Stall(host)
+		n.net.Stall(host)
 		stopBeats() // a stopped process' clock doesn't tick either
 		<-time.After(6 * time.Second)
-		if in, ok := instance(n); !ok || in.Status != eider.Up || !in.Suspicion.Has(eider.BeatsMissed) {
+		if in, ok := instance(n.Node); !ok || in.Status != eider.Up || !in.Suspicion.Has(eider.BeatsMissed) {
 			t.Fatalf("after 6s of silence: %v, %v", in, ok)
 		}
 		<-time.After(10 * time.Second)
@@ -81,10 +102,52 @@ func TestHungInstanceIsSuspectedDroppedAndLapses(t *testing.T) {
 			t.Fatalf("16s after the stall: %+v", st)
 		}
 		<-time.After(6 * time.Second)
-		if in, ok := instance(n); ok {
+		if in, ok := instance(n.Node); ok {
 			t.Fatalf("22s after the stall it is still listed: %v", in)
 		}
-		mem.Resume(host)
+		n.net.Resume(host)
+	})
+}
+
+// An event stream lasts until its reader or the node ends it: the node does.
+func TestEventStreamsDontHoldUpTheStop(t *testing.T) {
+	inBubble(t, func(t *testing.T, n bubble) {
+		req, err := http.NewRequest(http.MethodGet, "http://"+n.Addrs().HTTP.String()+"/v1/events", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Accept", "text/event-stream")
+		dial := n.dial("127.0.0.2")
+		tr := &http.Transport{DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) { return dial(ctx, addr) }}
+		defer tr.CloseIdleConnections()
+		res, err := (&http.Client{Transport: tr}).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		began := time.Now()
+		n.stop()
+		if took := time.Since(began); took >= grace {
+			t.Errorf("the stop took %s", took)
+		}
+	})
+}
+
+// A client that is told and doesn't hear is cut.
+func TestStopIsBounded(t *testing.T) {
+	inBubble(t, func(t *testing.T, n bubble) {
+		deaf, err := n.dial("127.0.0.2")(t.Context(), n.Addrs().GRPC.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer deaf.Close()
+		deaf.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"))
+		synctest.Wait()
+		began := time.Now()
+		n.stop()
+		if took := time.Since(began); took > grace+time.Second {
+			t.Errorf("the stop took %s", took)
+		}
 	})
 }
 

@@ -1,6 +1,7 @@
 package native
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,6 +118,7 @@ func TestRefusalsNameTheInstanceAndTheFault(t *testing.T) {
 		"no nonce":       {bad(func(m *pb.Register) { m.Record.Incarnation = nil }), pb.Kind_KIND_INVALID},
 		"upper case":     {bad(func(m *pb.Register) { m.Record.Service = "Orders" }), pb.Kind_KIND_INVALID},
 		"long id":        {bad(func(m *pb.Register) { m.Record.Id = string(make([]byte, long)) }), pb.Kind_KIND_INVALID},
+		"long runes":     {bad(func(m *pb.Register) { m.Record.Id = "x" + strings.Repeat("é", 200) }), pb.Kind_KIND_INVALID},
 		"gone already":   {bad(func(m *pb.Register) { m.Record.Status = pb.Status_STATUS_LEFT }), pb.Kind_KIND_INVALID},
 		"status 99":      {bad(func(m *pb.Register) { m.Record.Status = 99 }), pb.Kind_KIND_INVALID},
 		"attachment 0":   {bad(func(m *pb.Register) { m.Record.Attachment = 0 }), pb.Kind_KIND_INVALID},

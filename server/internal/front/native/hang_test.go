@@ -52,6 +52,7 @@ func TestR12AbandonedWatcherIsDroppedAndBlocksNobody(t *testing.T) {
 		for range 6 { // more than flow control lets through
 			r.fake.stream(0).views <- [][]byte{big, big}
 		}
+		synctest.Wait() // until the bad one's is blocked
 		r.fake.stream(1).views <- [][]byte{encoded(t, 2)}
 		hear(t, good.Recv)
 		if took := time.Since(began); took > 0 {

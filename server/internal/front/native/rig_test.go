@@ -136,9 +136,30 @@ func tell[M any](t *testing.T, send func(M) error, m M) {
 	}
 }
 
+// within bounds what waits for a stream, by a minute: of the bubble's time, where there is one.
+func within[M any](t *testing.T, recv func() (M, error)) (M, error) {
+	t.Helper()
+	type answer struct {
+		m   M
+		err error
+	}
+	got := make(chan answer, 1)
+	go func() {
+		m, err := recv()
+		got <- answer{m, err}
+	}()
+	select {
+	case a := <-got:
+		return a.m, a.err
+	case <-time.After(time.Minute):
+		t.Fatal("nothing came within a minute")
+		panic("unreachable")
+	}
+}
+
 func hear[M any](t *testing.T, recv func() (M, error)) M {
 	t.Helper()
-	m, err := recv()
+	m, err := within(t, recv)
 	if err != nil {
 		t.Fatalf("receive: %v", err)
 	}
@@ -149,7 +170,7 @@ func hear[M any](t *testing.T, recv func() (M, error)) M {
 func hearEnd[M any](t *testing.T, recv func() (M, error)) (codes.Code, string) {
 	t.Helper()
 	for {
-		if _, err := recv(); errors.Is(err, io.EOF) {
+		if _, err := within(t, recv); errors.Is(err, io.EOF) {
 			return codes.OK, ""
 		} else if err != nil {
 			return status.Code(err), status.Convert(err).Message()

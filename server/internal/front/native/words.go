@@ -24,7 +24,7 @@ func clip(name string) string {
 	if len(name) > eider.MaxName {
 		name = name[:eider.MaxName]
 	}
-	return strings.ToValidUTF8(name, "\uFFFD")
+	return strings.ToValidUTF8(name, "") // a rune may have been cut
 }
 
 func printable(s string) bool {
