@@ -122,7 +122,7 @@ func (ss *services) take(now time.Time, table *ledger.Table, complete bool) []ba
 	batches := make([]batch, 0, n)
 	for _, s := range ss.ready[:n] {
 		s.place, s.taken = idle, now
-		if b, any := s.collect(table); any || s.flipped {
+		if b, some := s.collect(table); some || s.flipped {
 			s.number++
 			s.flipped = false
 			b.number, b.complete = s.number, complete
