@@ -117,7 +117,7 @@ func auditDrains(svc *service) error {
 		if d.open > 0 && d.slot == 0 {
 			return fmt.Errorf("drain of %s waits, and nothing will cap it", d.dep.Key)
 		}
-		if (d.open == 0 && d.owned) != d.reached {
+		if d.owned && (d.open == 0) != d.reached {
 			return fmt.Errorf("drain of %s has %d open, and its barrier is reached: %t", d.dep.Key, d.open, d.reached)
 		}
 		for _, f := range svc.followers {

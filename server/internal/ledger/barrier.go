@@ -64,8 +64,8 @@ func (t *Table) leaving(e *entry) {
 		for _, p := range t.peers {
 			t.awaitNode(d, p.name)
 		}
-	case !e.owned && d.owned:
-		d.owned, d.reached = false, false // the new owner decides anew, and whoever joins here is reported to it
+	case !e.owned:
+		d.owned = false // what was reached stays so: the instance may have acted on it
 	}
 	t.fx.Flush = true
 	t.progress(d)
@@ -83,7 +83,7 @@ func (t *Table) openDrain(e *entry) *drain {
 	if i := slices.IndexFunc(t.finished, func(f *drain) bool { return f.key == key }); i >= 0 {
 		// It was taken for dead in mid-drain and is back: the leave is still the same.
 		was := t.finished[i]
-		d.since, d.from, d.reached, d.barrier = was.since, was.from, was.reached && e.owned, was.barrier
+		d.since, d.from, d.reached, d.barrier = was.since, was.from, was.reached, was.barrier
 		t.finished = slices.Delete(t.finished, i, i+1)
 	}
 	if d.reached {

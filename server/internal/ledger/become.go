@@ -7,8 +7,8 @@ import "github.com/eiderhq/eider"
 func (t *Table) become(e *entry, rec eider.Record, owner string, sess *session) {
 	another := e.rec.Status != eider.StatusUnknown && !e.rec.Incarnation.Is(rec.Incarnation)
 	wasLive := e.live()
-	if another && e.sess != nil {
-		e.sess.over = true // its process lives, and is to hear of it
+	if e.sess != nil && e.sess != sess {
+		t.takeAway(e, &rec)
 	}
 	t.release(e)
 	t.unsettle(e)
@@ -44,6 +44,18 @@ func (t *Table) become(e *entry, rec eider.Record, owner string, sess *session) 
 	t.settle(e)
 	t.ended(before)
 	t.part(before)
+}
+
+// takeAway decides when a session's process hears that an instance is no longer on it. One that moved, with
+// a higher attachment, knows; but if it still beats here after a while, it has come back without a word.
+// One that lost its key, or whose attach elsewhere was an earlier one that came late and got a higher
+// number, believes itself listed, and must hear at its next beat.
+func (t *Table) takeAway(e *entry, rec *eider.Record) {
+	at := t.clock
+	if e.rec.Incarnation.Is(rec.Incarnation) && rec.Attachment > e.rec.Attachment {
+		at += t.cfg.SuspectAfter
+	}
+	e.sess.attachAnew(at)
 }
 
 // release takes an entry out of what holds live ones: its session, the alarms, its address, the overdue.
@@ -89,7 +101,7 @@ func (p *process) revive(ending eider.Status) {
 func (t *Table) end(e *entry, status eider.Status, kind eider.EventKind, why string) {
 	p := e.proc
 	if e.sess != nil && status != eider.Left {
-		e.sess.over = true
+		e.sess.attachAnew(t.clock)
 	}
 	t.release(e)
 	e.rec.Version++

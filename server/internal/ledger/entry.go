@@ -90,9 +90,17 @@ type session struct {
 	proc    *process
 	entries []*entry
 	beat    moment
-	silent  bool // its instances are suspect by silence
-	over    bool // one of its instances has ended here: its process must attach anew
+	silent  bool   // its instances are suspect by silence
+	told    bool   // a beat makes its process attach anew,
+	anew    moment // from then on
 	slot    int32
+}
+
+// attachAnew has the process told with its first beat from then on.
+func (s *session) attachAnew(at moment) {
+	if !s.told || at < s.anew {
+		s.told, s.anew = true, at
+	}
 }
 
 func (s *session) place() *int32 { return &s.slot }

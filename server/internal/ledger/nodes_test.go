@@ -202,3 +202,55 @@ func TestOnlyTheOwnerKeepsLeases(t *testing.T) {
 		t.Error("b expects beats of what is attached to a")
 	}
 }
+
+// Found by the simulation (seed 3607): a first attach that came late gets a higher number on another node
+// than the second one, and takes the listing away from where the process is. It must hear of that.
+func TestLateFirstAttachElsewhere(t *testing.T) {
+	a, b := pair(t)
+	b.saw(b.tb.Apply(b.now, eider.Record{Key: key("orders/1"), Incarnation: eider.Incarnation{Number: 7, Nonce: 1}, Attachment: 1, Version: 3, Status: eider.Left}, "c"))
+	late := *a.actor("p").record("orders/1", "10.0.0.1:81")
+	late.Attachment = 1
+	a.actor("p").instances[late.Key].Attachment = 1
+	a.mustRegister("p", "orders/1", "10.0.0.1:81") // the second, at a
+	w := b.attach("p")
+	_, fx, err := b.tb.Register(b.now, w.session, late, 0)
+	b.saw(fx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gossip(b, a)
+	a.saw(a.tb.Beat(a.now, a.actor("p").session))
+	if len(a.last.End) != 1 {
+		t.Fatal("the process beats where it is no longer listed, and isn't told")
+	}
+	a.detach("p", Lost)
+	a.attach("p")
+	got := a.mustRegister("p", "orders/1", "10.0.0.1:81").Record
+	if got.Incarnation.Number != 8 || got.Attachment != 3 {
+		t.Errorf("it is back as %s, attachment %d; want number 8, attachment 3", got.Incarnation, got.Attachment)
+	}
+	gossip(a, b)
+	if in, _ := b.tb.Instance(key("orders/1")); !in.Record.Equal(&got) {
+		t.Errorf("b has %+v", in.Record)
+	}
+}
+
+// One that moved away and still beats here has come back without a word.
+func TestBeatsAfterAMove(t *testing.T) {
+	a, b := pair(t)
+	a.mustRegister("p", "orders/1", "10.0.0.1:81")
+	gossip(a, b)
+	rec := a.actor("p").instances[key("orders/1")]
+	b.actor("p").instances[key("orders/1")] = rec
+	b.mustRegister("p", "orders/1", "10.0.0.1:81")
+	gossip(b, a)
+	a.saw(a.tb.Beat(a.now, a.actor("p").session))
+	if len(a.last.End) != 0 {
+		t.Error("new before old: the old one may still beat for a moment")
+	}
+	a.advance(5 * time.Second)
+	a.saw(a.tb.Beat(a.now, a.actor("p").session))
+	if len(a.last.End) != 1 {
+		t.Error("it still beats here, and isn't told")
+	}
+}

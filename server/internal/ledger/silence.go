@@ -11,14 +11,15 @@ import (
 // They get one when the session is silent, or their stream has ended.
 
 // Beat renews the leases of a session's instances, which nothing else does. It never creates anything and
-// never changes a record; an instance that has ended here only makes its process attach anew (R5, D16).
+// never changes a record; an instance that has ended here, or was taken away, only makes its process attach
+// anew (R5, D16).
 func (t *Table) Beat(now time.Time, s Session) Effects {
 	t.begin(now)
 	sess := t.sessions[s]
 	if sess != nil {
 		t.renew(sess)
 	}
-	if sess == nil || sess.over {
+	if sess == nil || sess.told && sess.anew <= t.clock {
 		t.fx.End = append(t.fx.End, s)
 	}
 	return t.take()

@@ -118,8 +118,8 @@ func (w *world) register(name, k, address string, change ...func(*eider.Record))
 	rec := a.instances[key(k)]
 	if rec == nil {
 		w.nonces++
-		rec = &eider.Record{Key: key(k), Incarnation: eider.Incarnation{Nonce: 0xa0 + w.nonces}, Status: eider.Up, Address: address}
-		a.instances[rec.Key] = rec
+		rec = a.record(k, address)
+		rec.Incarnation.Nonce += w.nonces
 	}
 	rec.Attachment++
 	sent := *rec
@@ -135,6 +135,13 @@ func (w *world) register(name, k, address string, change ...func(*eider.Record))
 		rec.Incarnation, rec.Attachment = grant.Record.Incarnation, grant.Record.Attachment
 	}
 	return grant, err
+}
+
+// record makes what the process will say of a new instance.
+func (a *actor) record(k, address string) *eider.Record {
+	rec := &eider.Record{Key: key(k), Incarnation: eider.Incarnation{Nonce: 0xa0}, Status: eider.Up, Address: address}
+	a.instances[rec.Key] = rec
+	return rec
 }
 
 func (w *world) mustRegister(name, k, address string, change ...func(*eider.Record)) Grant {
