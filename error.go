@@ -55,6 +55,12 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
+// Timeout tells whether the cause is a timeout, as net.Error's does: net/http and url.Error ask for it.
+func (e *Error) Timeout() bool {
+	var cause interface{ Timeout() bool }
+	return errors.As(e.Err, &cause) && cause.Timeout()
+}
+
 // Errorf makes an error of a kind; its format works as fmt.Errorf's.
 func Errorf(kind Kind, op, format string, args ...any) *Error {
 	return &Error{Op: op, Kind: kind, Err: fmt.Errorf(format, args...)}

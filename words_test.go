@@ -1,6 +1,7 @@
 package eider_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -189,6 +190,18 @@ func TestErrorsKeepTheirKind(t *testing.T) {
 	}
 	if eider.KindOf(cause) != eider.Internal {
 		t.Error("a stranger's error is internal")
+	}
+}
+
+func TestErrorsAreTimeoutsIfTheirCauseIs(t *testing.T) {
+	for cause, want := range map[error]bool{context.DeadlineExceeded: true, context.Canceled: false, nil: false} {
+		e := &eider.Error{Op: "pick orders", Err: cause}
+		if e.Err != nil {
+			e.Err = fmt.Errorf("wrapped: %w", cause)
+		}
+		if got := e.Timeout(); got != want {
+			t.Errorf("Timeout of %v is %v, want %v", e, got, want)
+		}
 	}
 }
 

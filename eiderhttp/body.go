@@ -13,7 +13,7 @@ import (
 type body struct {
 	src   io.ReadCloser
 	again func() (io.ReadCloser, error) // Request.GetBody
-	lent  bool                          // src is given out as it is, unwatched: only again makes another
+	lent  bool                          // src was given out as it is, unwatched: only again makes another
 	next  io.ReadCloser                 // made by again, for the next try
 
 	mu     sync.Mutex // the transport reads and closes in a goroutine of its own
@@ -24,25 +24,38 @@ type body struct {
 	closed bool       // src is closed
 }
 
-// newBody returns nil for a request without a body; every method works on nil.
+// newBody returns nil for a request without a body, and for one whose body the first try may have as it is; every
+// method works on nil.
 func newBody(req *http.Request) *body {
-	if req.Body == nil || req.Body == http.NoBody {
+	if !hasBody(req) || lends(req) {
 		return nil
 	}
-	return &body{src: req.Body, again: req.GetBody, lent: req.GetBody != nil && inMemory(req.Body)}
+	return &body{src: req.Body, again: req.GetBody}
 }
 
-// take returns the body for a try, nil for none.
-func (b *body) take() io.ReadCloser {
+// lentBody is the body of a request whose first try had it as it is, nil if it has none.
+func lentBody(req *http.Request) *body {
+	if !hasBody(req) {
+		return nil
+	}
+	return &body{src: req.Body, again: req.GetBody, lent: true}
+}
+
+func hasBody(req *http.Request) bool { return req.Body != nil && req.Body != http.NoBody }
+
+// lends tells whether a body is given out as it is. net/http sends what it knows to be in memory together with the
+// header, and a wrapper would hide that.
+func lends(req *http.Request) bool { return req.GetBody != nil && inMemory(req.Body) }
+
+// take returns the body for a try.
+func (b *body) take(req *http.Request) io.ReadCloser {
 	switch {
 	case b == nil:
-		return nil
+		return req.Body
 	case b.next != nil:
 		next := b.next
 		b.next = nil
 		return next
-	case b.lent:
-		return b.src // net/http sends what it knows to be in memory together with the header; a wrapper would hide it
 	}
 	return (*watchedBody)(b)
 }

@@ -107,26 +107,27 @@ func (y *try) judge(err error, body *body) *fault {
 		f.kind, f.outcome = eider.Unavailable, y.callerVerdict()
 		return f
 	}
-	if y.timedOut.Load() {
-		err = errTryTimeout
-	}
 	y.mu.Lock()
-	connected, silent := y.got > 0, y.silent
+	connected, silent, late := y.got > 0, y.silent, y.late
 	unwritten := y.conn != nil && y.conn.written.Load() == y.written
 	y.mu.Unlock()
+	if late != nil {
+		err = late
+	}
 	switch bad := body.err(); {
 	case bad != nil:
 		return y.callersFault(fmt.Errorf("reading the request's body: %w", bad))
-	case !connected && (y.dialed.Load() || y.timedOut.Load()):
+	case !connected && (y.dialed.Load() || late != nil):
 		return y.judgeDial(err)
 	case !connected: // no connection was even tried: net/http, or Wrap, didn't want the request
 		return y.callersFault(err)
-	case unwritten, silent && y.bodied: // with a body and no GetBody, net/http only repeats what wasn't written
-		if silent {
-			err = errSilent
-		}
+	case unwritten || silent && y.bodied && late == nil: // with a body and no GetBody, net/http repeats only what wasn't written
 		f := y.fault(err, Unwritten, anybody, roster.Neutral)
 		f.fresh = true
+		return f
+	case late != nil:
+		f := y.fault(err, TimedOut, repeatable, roster.Failure)
+		f.costs = true
 		return f
 	case silent:
 		f := y.cut(errSilent)
@@ -140,7 +141,7 @@ func (y *try) judgeDial(err error) *fault {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return y.fault(err, Refused, anybody, roster.Refusal)
-	case timeout(err) || y.timedOut.Load():
+	case timeout(err) || err == errTryTimeout:
 		f := y.fault(err, ConnectTimeout, anybody, roster.Failure)
 		f.costs = true
 		return f
@@ -170,7 +171,7 @@ func (y *try) judgeSent(err error) *fault {
 		f := y.fault(errRefusedStream, RefusedStream, anybody, roster.Failure)
 		f.costs = true
 		return f
-	case timeout(err) || y.timedOut.Load():
+	case timeout(err): // a deadline that Base's own connections have
 		f := y.fault(err, TimedOut, repeatable, roster.Failure)
 		f.costs = true
 		return f

@@ -62,8 +62,8 @@ func forever(c net.Conn) bool { io.Copy(io.Discard, c); return false }
 func faultCases() []faultCase {
 	hang := func(c net.Conn, _ uint32) bool { return forever(c) }
 	cut := func(net.Conn) bool { return false }
-	header := func(tr *Transport) { tr.HeaderTimeout = 60 * time.Millisecond }
-	try := func(tr *Transport) { tr.TryTimeout = 60 * time.Millisecond }
+	header := func(tr *Transport) { tr.HeaderTimeout = 250 * time.Millisecond }
+	try := func(tr *Transport) { tr.TryTimeout = 250 * time.Millisecond }
 	dead := func(t *testing.T, _ *tally) string { return deadPort(t) }
 	unwritten := func(tr *Transport) {
 		d := &brokenDialer{}

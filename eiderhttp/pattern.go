@@ -28,13 +28,18 @@ func (t *Transport) newPattern() *http.Transport {
 	if p.MaxIdleConnsPerHost == 0 {
 		p.MaxIdleConnsPerHost = 100
 	}
-	if p.ResponseHeaderTimeout == 0 || t.HeaderTimeout != 0 {
-		p.ResponseHeaderTimeout = orDefault(t.HeaderTimeout, 30*time.Second)
-	}
+	p.ResponseHeaderTimeout = 0 // a try bounds that itself, at half the price; see try.wrote
 	if p.TLSHandshakeTimeout == 0 {
 		p.TLSHandshakeTimeout = t.connectTimeout()
 	}
 	return p
+}
+
+func (t *Transport) headerTimeout() time.Duration {
+	if t.HeaderTimeout == 0 && t.Base != nil && t.Base.ResponseHeaderTimeout > 0 {
+		return t.Base.ResponseHeaderTimeout
+	}
+	return orDefault(t.HeaderTimeout, 30*time.Second)
 }
 
 func (t *Transport) connectTimeout() time.Duration { return orDefault(t.ConnectTimeout, time.Second) }

@@ -58,6 +58,9 @@ func (s *service) send(req *http.Request, port string) (*http.Response, error) {
 		body.handOver()
 		return resp, nil
 	}
+	if body == nil {
+		body = lentBody(req)
+	}
 	c := &call{service: s, req: req, body: body, port: port}
 	return c.again(flt)
 }

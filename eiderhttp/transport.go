@@ -53,10 +53,12 @@ type Transport struct {
 	// whoever has the name in DNS.
 	Unknown http.RoundTripper
 
-	once    sync.Once
-	pattern *http.Transport // of every instance's transport
-	caller  []string        // the Eider-Caller header
-	counts  [causes]atomic.Uint64
+	once     sync.Once
+	pattern  *http.Transport // of every instance's transport
+	caller   []string        // the Eider-Caller header
+	traceKey any             // of httptrace in contexts
+	wait     time.Duration   // for the answer's header
+	counts   [causes]atomic.Uint64
 
 	mu       sync.Mutex                          // guards closed, and writing services
 	services atomic.Pointer[map[string]*service] // copied on write
@@ -124,7 +126,10 @@ func (t *Transport) service(name string) (*service, error) {
 	if t.Registry == nil {
 		return nil, &eider.Error{Kind: eider.Invalid, Err: errNoRegistry}
 	}
-	t.once.Do(func() { t.pattern, t.caller = t.newPattern(), []string{t.Registry.Caller()} })
+	t.once.Do(func() {
+		t.pattern, t.wait = t.newPattern(), t.headerTimeout()
+		t.caller, t.traceKey = []string{t.Registry.Caller()}, keyOfTrace()
+	})
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {

@@ -24,25 +24,29 @@ type try struct {
 	context.Context // the caller's
 	in              *instance
 	begun           time.Time
+	sent            http.Request // as this instance gets it
 	url             url.URL
 	trace           httptrace.ClientTrace
-	cancel          context.CancelCauseFunc // nil unless TryTimeout is set or HTTP/2 may be spoken
-	timer           *time.Timer             // nil unless TryTimeout is set
+	traceKey        any                     // the context key of trace; nil if the context has it, joined to the caller's own
+	cancel          context.CancelCauseFunc // nil if closing the connection does as well
 	hangUp          <-chan struct{}         // Request.Cancel, which http.Client.Timeout still uses
 	answer          answer
 
-	choice   roster.Choice
-	ended    atomic.Bool
-	dialed   atomic.Bool // a connection was dialled for it
-	timedOut atomic.Bool // by TryTimeout
-	bodied   bool        // it was sent with a body, if only an empty one
+	choice roster.Choice
+	ended  atomic.Bool
+	dialed atomic.Bool // a connection was dialled for it
+	bodied bool        // it was sent with a body, if only an empty one
 
-	mu       sync.Mutex // guards what follows, which net/http's hooks write
-	attempts int        // that net/http began
-	got      int        // connections that it was given
-	silent   bool       // net/http wanted to send it again by itself
-	conn     *conn      // the first one, nil if it isn't ours
-	written  int64      // what had been written to it before
+	mu       sync.Mutex  // guards what follows, which hooks and timers write
+	attempts int         // that net/http began
+	got      int         // connections that it was given
+	silent   bool        // net/http wanted to send it again by itself
+	conn     *conn       // the first one, nil if it isn't ours
+	written  int64       // what had been written to it before
+	come     bool        // the answer's header has, or the try has failed
+	late     error       // which timeout ended it
+	overall  *time.Timer // TryTimeout
+	header   *time.Timer // HeaderTimeout
 }
 
 type tryKey struct{}
@@ -53,15 +57,39 @@ func tryOf(ctx context.Context) *try {
 }
 
 func (y *try) Value(key any) any {
-	if key == (tryKey{}) {
+	switch key {
+	case tryKey{}:
 		return y
+	case y.traceKey:
+		if key != nil {
+			return &y.trace
+		}
 	}
 	return y.Context.Value(key)
 }
 
+// keyOfTrace finds out under which key httptrace keeps its hooks in a context. A try is a context already, and so
+// needn't be wrapped in another one for them.
+func keyOfTrace() any {
+	probe := &asked{Context: context.Background()}
+	httptrace.ContextClientTrace(probe)
+	return probe.key
+}
+
+type asked struct {
+	context.Context
+	key any
+}
+
+func (a *asked) Value(key any) any {
+	a.key = key
+	return nil
+}
+
 var (
-	errTryTimeout = errors.New("no answer within TryTimeout")
-	errTryEnded   = errors.New("the answer has been read")
+	errTryTimeout    = errors.New("no answer within TryTimeout")
+	errHeaderTimeout = errors.New("no answer within HeaderTimeout")
+	errTryEnded      = errors.New("the answer has been read")
 )
 
 // try sends a request to the chosen instance.
@@ -75,9 +103,7 @@ func (s *service) try(req *http.Request, body *body, port string, choice roster.
 		return nil, y.fail(y.noPort(port))
 	}
 	resp, err := rt.RoundTrip(y.request(req, body, logical))
-	if y.timer != nil {
-		y.timer.Stop()
-	}
+	y.stop()
 	if err != nil {
 		return nil, y.fail(y.judge(err, body))
 	}
@@ -93,16 +119,21 @@ func (y *try) request(req *http.Request, body *body, logical string) *http.Reque
 	y.trace.GotConn = y.gotConn
 	y.trace.WroteRequest = y.wrote
 	mayHTTP2, surelyHTTP2 := t.mayHTTP2(y.url.Scheme)
-	if t.TryTimeout > 0 || mayHTTP2 {
+	if t.TryTimeout > 0 || mayHTTP2 || y.url.Scheme == "https" && t.tlsDialer() != nil {
 		ctx, y.cancel = context.WithCancelCause(ctx)
 	}
 	if t.TryTimeout > 0 {
-		y.timer = time.AfterFunc(t.TryTimeout, func() {
-			y.timedOut.Store(true)
-			y.cancel(errTryTimeout)
-		})
+		y.mu.Lock()
+		y.overall = time.AfterFunc(t.TryTimeout, func() { y.tooLate(errTryTimeout) })
+		y.mu.Unlock()
 	}
-	out := req.WithContext(httptrace.WithClientTrace(ctx, &y.trace))
+	if httptrace.ContextClientTrace(y.Context) == nil {
+		y.traceKey = t.traceKey
+	} else {
+		ctx = httptrace.WithClientTrace(ctx, &y.trace)
+	}
+	y.sent = *req.WithContext(ctx) // a copy of a copy, but the first one never leaves the stack
+	out := &y.sent
 	out.URL = &y.url
 	if out.Host == "" || strings.EqualFold(out.Host, req.URL.Host) {
 		out.Host = y.in.service
@@ -114,8 +145,8 @@ func (y *try) request(req *http.Request, body *body, logical string) *http.Reque
 	out.Header["Eider-Caller"] = t.caller
 	out.Header["Eider-To"] = y.in.to
 	out.GetBody = nil // net/http is not to repeat what it has begun to send
-	if body != nil {
-		out.Body, y.bodied = body.take(), true
+	if hasBody(req) {
+		out.Body, y.bodied = body.take(req), true
 	} else if (surelyHTTP2 || mayHTTP2 && y.in.talksHTTP2.Load()) && !t.repeatable(req) {
 		// net/http's HTTP/2 repeats a request without a body by itself and doesn't say after what: it takes
 		// PROTOCOL_ERROR for unprocessed, which proxies send after having passed a request on. With an empty
@@ -160,10 +191,54 @@ func (y *try) gotConn(info httptrace.GotConnInfo) {
 	}
 }
 
-// wrote is httptrace's WroteRequest. It may come after the answer, even after the end.
+// wrote is httptrace's WroteRequest. It may come after the answer, even after the end. From here on the answer's
+// header is waited for: Transport.ResponseHeaderTimeout would do so too, for twice the allocations.
 func (y *try) wrote(info httptrace.WroteRequestInfo) {
-	if info.Err == nil {
-		y.choice.Wrote()
+	if info.Err != nil {
+		return
+	}
+	y.choice.Wrote()
+	limit := y.in.t.wait
+	if limit == 0 {
+		return
+	}
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if !y.come {
+		y.header = time.AfterFunc(limit, y.headerTooLate)
+	}
+}
+
+func (y *try) headerTooLate() { y.tooLate(errHeaderTimeout) }
+
+// tooLate ends a try whose answer hasn't come.
+func (y *try) tooLate(why error) {
+	y.mu.Lock()
+	if y.come || y.late != nil {
+		y.mu.Unlock()
+		return
+	}
+	y.late = why
+	c := y.conn
+	y.mu.Unlock()
+	switch {
+	case y.cancel != nil:
+		y.cancel(why)
+	case c != nil: // an HTTP/1 connection, this try's alone
+		c.Close()
+	}
+}
+
+// stop ends the waiting for an answer.
+func (y *try) stop() {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.come = true
+	if y.overall != nil {
+		y.overall.Stop()
+	}
+	if y.header != nil {
+		y.header.Stop()
 	}
 }
 

@@ -1,0 +1,280 @@
+package eiderhttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/eiderhq/eider"
+)
+
+// What is set aside costs no further request a try.
+func TestU2OneRefusalSetsAside(t *testing.T) {
+	w := newWorld(t, &Transport{})
+	b := serve(t, "b", nil)
+	w.set("orders", up("orders", "a", deadPort(t)), spare("orders", "b", b.addr()))
+	for range 10 {
+		w.want("200 b", "POST", "http://orders/", "x")
+	}
+	if n := w.tr.Faults()[Refused]; n > 2 { // the second is the trial, a second later, on a slow machine
+		t.Errorf("%d of 10 requests were refused, want the first alone", n)
+	}
+	w.await("the refusal told upstream", func() bool { return len(w.doubts) > 0 && w.doubts[0].GetId() == "a" })
+}
+
+func TestU2TwoFailuresSetAside(t *testing.T) {
+	w := newWorld(t, &Transport{})
+	got := &tally{}
+	b := serve(t, "b", nil)
+	w.set("orders", up("orders", "a", http1(0, func(net.Conn) bool { return false })(t, got)), spare("orders", "b", b.addr()))
+	for i := range 10 {
+		_, err := w.fetch("POST", "http://orders/", "x")
+		if (err != nil) != (i < 2) {
+			t.Errorf("request %d: %v", i, err)
+		}
+	}
+	if n := got.sum(); n != 2 {
+		t.Errorf("the failing instance got %d requests, want 2", n)
+	}
+}
+
+// hung serves an instance that never answers, and returns the one that is called when it is set aside.
+func hung(t *testing.T, w *world, service string) *server {
+	b := serve(t, "b", nil)
+	w.set(service, up(service, "a", http1(0, forever)(t, &tally{})), spare(service, "b", b.addr()))
+	return b
+}
+
+// Callers that hang up say nothing about the instance, whatever cause they give.
+func TestK10HangingUpIsNeutral(t *testing.T) {
+	w := newWorld(t, &Transport{Slow: time.Nanosecond})
+	got := &tally{}
+	reached := make(chan struct{}, 1)
+	b := serve(t, "b", nil)
+	a := http1(0, func(c net.Conn) bool { reached <- struct{}{}; return forever(c) })(t, got)
+	w.set("orders", up("orders", "a", a), spare("orders", "b", b.addr()))
+	for range 6 {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		done := make(chan error)
+		go func() {
+			req := post(t, strings.NewReader("x"))
+			resp, err := w.tr.RoundTrip(req.WithContext(ctx))
+			if err == nil {
+				resp.Body.Close()
+			}
+			done <- err
+		}()
+		<-reached
+		cancel(errors.New("the user has closed the tab"))
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Fatalf("got %v, want it to be context.Canceled", err)
+		}
+	}
+	if n := got.sum(); n != 6 {
+		t.Errorf("a got %d of 6 requests: it was set aside for its callers' hanging up", n)
+	}
+}
+
+func TestK10HangingUpWhileReadingIsNeutral(t *testing.T) {
+	w := newWorld(t, &Transport{Slow: time.Nanosecond})
+	var served atomic.Int64
+	a := serve(t, "a", func(w http.ResponseWriter, r *http.Request) {
+		served.Add(1)
+		http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	b := serve(t, "b", nil)
+	w.set("orders", up("orders", "a", a.addr()), spare("orders", "b", b.addr()))
+	for range 6 {
+		ctx, cancel := context.WithCancel(context.Background())
+		resp, err := w.tr.RoundTrip(post(t, nil).WithContext(ctx))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if _, err := io.ReadAll(resp.Body); !errors.Is(err, context.Canceled) {
+			t.Errorf("reading ended with %v", err)
+		}
+		resp.Body.Close()
+	}
+	if n := served.Load(); n != 6 {
+		t.Errorf("a got %d of 6 requests", n)
+	}
+}
+
+// A deadline is a failure if the try had at least Slow, and neutral if it had less.
+func TestK11DeadlineCountsIfThereWasTime(t *testing.T) {
+	for _, row := range []struct {
+		slow  time.Duration
+		aside bool
+	}{{time.Hour, false}, {20 * time.Millisecond, true}} {
+		w := newWorld(t, &Transport{Slow: row.slow})
+		b := hung(t, w, "orders")
+		for range 5 {
+			ctx, cancel := context.WithTimeout(context.Background(), 80*time.Millisecond)
+			resp, err := w.tr.RoundTrip(post(t, strings.NewReader("x")).WithContext(ctx))
+			cancel()
+			if err == nil {
+				resp.Body.Close()
+			} else if e, ok := errors.AsType[*eider.Error](err); !ok || !e.Timeout() || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v", err)
+			}
+		}
+		if aside := len(b.got()) > 0; aside != row.aside {
+			t.Errorf("Slow %v: the hung instance is set aside: %v, want %v", row.slow, aside, row.aside)
+		}
+	}
+}
+
+// http.Client.Timeout tells by the context and by Request.Cancel, in either order.
+func TestK11ClientTimeoutCountsToo(t *testing.T) {
+	w := newWorld(t, &Transport{Slow: 20 * time.Millisecond})
+	b := hung(t, w, "orders")
+	w.hc.Timeout = 80 * time.Millisecond
+	for range 5 {
+		resp, err := w.hc.Post("http://orders/", "text/plain", strings.NewReader("x"))
+		if err == nil {
+			resp.Body.Close()
+		} else if e, ok := err.(interface{ Timeout() bool }); !ok || !e.Timeout() {
+			t.Errorf("%v is no timeout", err)
+		}
+	}
+	if len(b.got()) == 0 {
+		t.Error("the hung instance isn't set aside")
+	}
+}
+
+// An ended context begins nothing.
+func TestNoTryAfterTheDeadline(t *testing.T) {
+	w := newWorld(t, &Transport{})
+	a := serve(t, "a", nil)
+	w.set("orders", up("orders", "a", a.addr()))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := w.tr.RoundTrip(post(t, nil).WithContext(ctx)); !errors.Is(err, context.Canceled) || len(a.got()) != 0 {
+		t.Errorf("got %v, and a got %v", err, a.got())
+	}
+}
+
+// A request never comes back to an instance that it has tried while there is another.
+func TestK17RetriesGoElsewhere(t *testing.T) {
+	w := newWorld(t, &Transport{})
+	cut := func(net.Conn) bool { return false }
+	var bad [2]tally
+	c := serve(t, "c", nil)
+	for i := range 20 {
+		service := fmt.Sprintf("s%d", i)
+		w.set(service, up(service, "a", http1(0, cut)(t, &bad[0])), up(service, "b", http1(0, cut)(t, &bad[1])), spare(service, "c", c.addr()))
+		w.want("200 c", "PUT", "http://"+service+"/", "x")
+	}
+	if bad[0].sum() != 20 || bad[1].sum() != 20 {
+		t.Errorf("the bad ones were tried %d and %d times in 20 requests, want once each", bad[0].sum(), bad[1].sum())
+	}
+}
+
+func TestTriesAreBounded(t *testing.T) {
+	w := newWorld(t, &Transport{Tries: 2})
+	c := serve(t, "c", nil)
+	w.set("orders", up("orders", "a", deadPort(t)), up("orders", "b", deadPort(t)), spare("orders", "c", c.addr()))
+	_, err := w.fetch("POST", "http://orders/pay", "x")
+	for _, says := range []string{"orders/a 127.0.0.1:", "orders/b 127.0.0.1:", "connection refused; orders/", "no tries are left"} {
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v doesn't say %q", err, says)
+		}
+	}
+}
+
+// The budget counts first attempts over a window; retries that cost nobody work are free.
+func TestK19RetryBudget(t *testing.T) {
+	w := newWorld(t, &Transport{RetryRatio: -1})
+	b := serve(t, "b", nil)
+	got := &tally{}
+	w.set("orders", up("orders", "a", http1(0, func(net.Conn) bool { return false })(t, got)), spare("orders", "b", b.addr()))
+	if _, err := w.fetch("PUT", "http://orders/", "x"); err == nil || !strings.Contains(err.Error(), "budget") {
+		t.Errorf("got %v", err)
+	}
+	w.set("dead", up("dead", "a", deadPort(t)), spare("dead", "b", b.addr()))
+	w.want("200 b", "PUT", "http://dead/", "x")
+
+	w.tr.RetryRatio = 0.2
+	w.set("flaky", up("flaky", "a", http1(0, func(net.Conn) bool { return false })(t, got)), up("flaky", "b", http1(0, func(net.Conn) bool { return false })(t, got)))
+	for range 200 {
+		w.fetch("PUT", "http://flaky/", "x")
+	}
+	svc, _ := w.tr.service("flaky")
+	attempts, retries, limit := svc.budget.Used(time.Now())
+	if attempts == 0 || retries == 0 || retries > limit {
+		t.Errorf("%d retries of %d first attempts, of which %d are allowed", retries, attempts, limit)
+	}
+}
+
+// The only instance there is gets a fresh connection when a stale one failed, as plain net/http would do it.
+func TestTheOnlyInstanceIsTriedAfresh(t *testing.T) {
+	w := newWorld(t, &Transport{})
+	got := &tally{}
+	conns := atomic.Int64{}
+	l := script(t, func(n int, c net.Conn) {
+		conns.Add(1)
+		requests(c, func(k int, r *http.Request, body string) bool {
+			got.add(r.Method)
+			if n == 0 && k == 1 {
+				return false
+			}
+			io.WriteString(c, answerOK)
+			return true
+		})
+	})
+	w.set("orders", up("orders", "a", l.Addr().String()))
+	w.want("200 a", "GET", "http://orders/", "")
+	w.want("200 a", "GET", "http://orders/", "")
+	if conns.Load() != 2 || got.sum() != 3 {
+		t.Errorf("%d connections and %d requests, want 2 and 3", conns.Load(), got.sum())
+	}
+	w.set("dead", up("dead", "a", deadPort(t)))
+	if _, err := w.fetch("GET", "http://dead/", ""); err == nil || w.tr.Faults()[Refused] != 1 || !strings.Contains(err.Error(), "no other instance") {
+		t.Errorf("an instance that refuses is asked once: %v, %v", err, w.tr.Faults())
+	}
+}
+
+// identity is what package drain does around every handler: 421 to whoever wanted somebody else.
+func identity(in eider.Instance) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Eider-To") != in.ID+"@"+in.Incarnation.String() {
+			http.Error(w, "somebody else", http.StatusMisdirectedRequest)
+			return
+		}
+		io.WriteString(w, in.Key.String())
+	}
+}
+
+// Two services swap their ports under a caller that hasn't heard: nobody's request is answered by the wrong one.
+func TestR16TwoServicesSwapAPort(t *testing.T) {
+	w := newWorld(t, &Transport{})
+	orders, stock := up("orders", "1", ""), up("stock", "1", "")
+	first, second := serve(t, "", identity(orders)), serve(t, "", identity(stock))
+	orders2, stock2 := up("orders", "2", ""), up("stock", "2", "")
+	third, fourth := serve(t, "", identity(orders2)), serve(t, "", identity(stock2))
+	orders.Address, stock.Address = second.addr(), first.addr() // the registry's word is old: they have swapped
+	orders2.Address, stock2.Address = third.addr(), fourth.addr()
+	orders2.Suspicion, stock2.Suspicion = eider.BeatsMissed, eider.BeatsMissed
+	w.set("orders", orders, orders2)
+	w.set("stock", stock, stock2)
+	for range 3 {
+		w.want("200 orders/2", "POST", "http://orders/", "x")
+		w.want("200 stock/2", "POST", "http://stock/", "x")
+	}
+	if n := w.tr.Faults()[WrongAddress]; n != 4 {
+		t.Errorf("%d wrong addresses, want 2 for each before it is set aside", n)
+	}
+	w.set("alone", func() eider.Instance { in := up("alone", "1", first.addr()); return in }())
+	if got, err := w.fetch("POST", "http://alone/", "x"); err != nil || !strings.HasPrefix(got, "421") {
+		t.Errorf("without anybody else the 421 is the answer: %q, %v", got, err)
+	}
+}
