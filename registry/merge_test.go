@@ -75,7 +75,7 @@ func TestDeltasAddUpToTheSnapshot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for number := uint64(1); number < 20; number++ {
+		for number := uint64(1); number < 10; number++ {
 			before := *h.view
 			before.Instances, before.Gone = slices.Clone(h.view.Instances), slices.Clone(h.view.Gone)
 			handed := h.view
