@@ -45,7 +45,7 @@ type process struct {
 	done  chan struct{}
 }
 
-// start runs a command until its output has a line with the prefix; the rest of that line is its address.
+// start runs a command until its output has a line with the words; the rest of that line is its address.
 func start(cmd *exec.Cmd, ready string) (*process, error) {
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	stdin, err := cmd.StdinPipe()
@@ -66,7 +66,8 @@ func start(cmd *exec.Cmd, ready string) (*process, error) {
 		var last string
 		for s := bufio.NewScanner(out); s.Scan(); {
 			last = s.Text()
-			if rest, ok := strings.CutPrefix(last, ready); ok {
+			if _, rest, ok := strings.Cut(last, ready); ok {
+				rest = strings.TrimSuffix(rest, `"`)
 				select {
 				case found <- rest:
 				default:
@@ -133,7 +134,7 @@ func startNode() (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := start(exec.Command(binary, "server", "--fresh", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-level", "warn"), "eider: ready, ")
+	p, err := start(exec.Command(binary, "server", "--fresh", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"), "eider: ready, ")
 	if err != nil {
 		return nil, err
 	}

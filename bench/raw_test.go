@@ -31,5 +31,6 @@ func benchFan(b *testing.B, open func() (fan, error)) {
 
 func BenchmarkFanOut1000(b *testing.B) {
 	b.Run("raw gRPC", func(b *testing.B) { benchFan(b, func() (fan, error) { return openRaw(1000) }) })
+	b.Run("eider", func(b *testing.B) { benchFan(b, func() (fan, error) { return openEider(1000) }) })
 	b.Run("etcd", func(b *testing.B) { benchFan(b, func() (fan, error) { return openEtcd(1000) }) })
 }
