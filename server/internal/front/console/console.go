@@ -137,7 +137,7 @@ func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func clean(p string) bool {
 	cleaned := path.Clean(p)
-	return p == cleaned || p == cleaned+"/" && cleaned != "/"
+	return strings.HasPrefix(p, "/") && (p == cleaned || p == cleaned+"/" && cleaned != "/")
 }
 
 // known tells whether a request may name this node so. A browser that was led here by a stranger's name
