@@ -118,7 +118,9 @@ func (a *attachment) admit(key eider.Key, m *pb.Register) (replica.Grant, error)
 	if _, again := a.keys[key]; !again && len(a.keys) >= a.srv.cfg.Limits.Instances {
 		return replica.Grant{}, eider.Errorf(eider.Limited, op, "this stream has %d instances and takes no more; open another stream", len(a.keys))
 	}
-	class, known := a.srv.register, a.srv.known(&rec)
+	// Who carries a number was here, or on another run of this node, before: its lease is at stake. To
+	// look it up instead would cost a view each time, and a liar gains no more than that class.
+	class, known := a.srv.register, rec.Incarnation.Number != 0
 	if known {
 		class = a.srv.reattach
 	}
@@ -141,20 +143,6 @@ func checkRecord(rec *eider.Record) error {
 		err = errors.Join(err, fmt.Errorf("attachment: 0; a process counts its attaches from 1"))
 	}
 	return err
-}
-
-// known tells whether a registration is an attach of somebody who was here, or on another run of this
-// node, before: those have the higher admission class. A liar gains no more than that class.
-func (s *Server) known(rec *eider.Record) bool {
-	if rec.Incarnation.Number != 0 {
-		return true
-	}
-	if view, ok := s.reg.View(rec.Service); ok {
-		if in, found := view.Find(rec.ID); found {
-			return in.Incarnation.Is(rec.Incarnation)
-		}
-	}
-	return false
 }
 
 func (a *attachment) setStatus(key eider.Key, m pb.Status) error {

@@ -18,7 +18,6 @@ type fake struct {
 	calls     []string
 	openErr   error // what Attach and Watch answer
 	err       error // what Register, SetStatus, Leave, Left and Subscribe answer
-	view      *eider.View
 	postponed map[string]time.Duration
 	broken    []string // what should never have reached a replica
 	opened    []*fakeStream
@@ -101,7 +100,7 @@ func (f *fake) Drains(string) []eider.Drain                    { return nil }
 func (f *fake) Events(uint64) ([]eider.Event, bool)            { return nil, true }
 func (f *fake) EventsWait(ctx context.Context, _ uint64) error { <-ctx.Done(); return ctx.Err() }
 func (f *fake) Run(ctx context.Context) error                  { <-ctx.Done(); return nil }
-func (f *fake) View(service string) (*eider.View, bool)        { return f.view, f.view != nil }
+func (f *fake) View(service string) (*eider.View, bool)        { return nil, false }
 func (s *fakeStream) End(how replica.Ending)                   { s.f.note("end %d", how); s.ended <- how }
 func (s *fakeStream) answer(format string, args ...any) error {
 	s.f.note(format, args...)

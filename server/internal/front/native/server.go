@@ -54,6 +54,7 @@ type Server struct {
 	reg replica.Registry
 	log *slog.Logger
 	rpc *grpc.Server
+	own func() eider.Node // what this node says of itself in Welcome: asked once
 
 	register, reattach, watch *admission
 
@@ -76,7 +77,7 @@ func New(reg replica.Registry, cfg Config) *Server {
 	}
 	cfg.Limits = cfg.Limits.withDefaults()
 	s := &Server{
-		cfg: cfg, reg: reg, log: cfg.Logger, streams: make(map[*stream]struct{}),
+		cfg: cfg, reg: reg, log: cfg.Logger, own: sync.OnceValue(reg.Node), streams: make(map[*stream]struct{}),
 		register: newAdmission(cfg.Limits.Register),
 		reattach: newAdmission(cfg.Limits.Reattach),
 		watch:    newAdmission(cfg.Limits.Watch),

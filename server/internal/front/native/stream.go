@@ -248,7 +248,7 @@ func (st *stream) greet(h *pb.Hello) error {
 	if err != nil {
 		return err
 	}
-	node := st.srv.reg.Node()
+	node := st.srv.own()
 	err = st.send(st.side.welcome(&pb.Welcome{Run: node.Run, Node: node.Name, BeatMs: uint32(st.srv.cfg.Beat.Milliseconds())}))
 	if err != nil {
 		st.side.end(replica.Lost)
