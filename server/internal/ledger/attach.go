@@ -196,6 +196,7 @@ func (t *Table) Detach(now time.Time, s Session, how Ending) Effects {
 	sess.entries = nil
 	if sess.proc != nil {
 		sess.proc.sessions--
+		t.ended(sess.proc)
 		t.part(sess.proc)
 	}
 	return t.take()

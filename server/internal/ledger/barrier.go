@@ -108,7 +108,7 @@ func (t *Table) join(d *drain, f *following) {
 	i, ok := d.index[f.proc.name]
 	switch {
 	case !ok:
-		i = t.enter(d, member{caller: f.proc.name, proc: f.proc, kind: eider.Native,
+		t.enter(d, member{caller: f.proc.name, proc: f.proc, kind: eider.Native,
 			cap: t.cfg.Cap + max(f.proc.wait-t.clock, 0)})
 	case d.members[i].state == eider.Unfollowed || d.members[i].state == eider.SaidGoodbye || d.members[i].state == eider.Ended:
 		t.reopen(d, i)
@@ -236,7 +236,10 @@ func (t *Table) reach(d *drain) {
 	}
 	d.reached, d.barrier = true, t.clock-d.from
 	t.progress(d)
-	detail := callers(d.total-d.capped) + " settled"
+	detail := "nobody follows it"
+	if d.total > 0 {
+		detail = callers(d.total-d.capped) + " settled"
+	}
 	if d.capped > 0 {
 		detail += ", " + callers(d.capped) + " covered by a cap"
 	}

@@ -288,10 +288,10 @@ func (t *Table) dismiss(p *process, state eider.MemberState, why string) {
 	}
 }
 
-// ended dismisses a caller whose own instances have all left or died, when no stream of it says that it
-// lives on. Silence and supersession don't count: they tell nothing of a process.
+// ended dismisses a caller whose own instances have all left or died, when no stream of either kind says
+// that it lives on. Silence and supersession don't count: they tell nothing of a process.
 func (t *Table) ended(p *process) {
-	if p != nil && p.ended > 0 && p.live == 0 && p.unknown == 0 && p.streams == 0 {
+	if p != nil && p.ended > 0 && p.live == 0 && p.unknown == 0 && p.streams == 0 && p.sessions == 0 {
 		t.dismiss(p, eider.Ended, "its own instance has ended")
 	}
 }

@@ -11,25 +11,27 @@ import (
 // The clock is what decides, never the wall's: it counts the steps between calls, takes a step back as
 // none, and takes a step longer than Config.Gap (a stopped process, a sleeping laptop, a wall clock set
 // forward) as the half gap in which the node certainly meant to look. A node that is so overloaded that
-// it looks less than once a gap thus gets slower clocks, never none.
+// it looks less than once a gap thus has slower clocks, never none.
 type moment = time.Duration
 
 // begin moves the clock to now. Every method that changes something calls it first and take last.
 func (t *Table) begin(now time.Time) {
 	step := now.Sub(t.last)
+	if step <= 0 && step >= -t.cfg.Gap {
+		return // read before the lock was taken; to go back for it would count that time twice
+	}
 	t.last = now
 	switch {
-	case step <= 0:
-		return
+	case step < 0:
 	case step <= t.cfg.Gap:
 		t.clock += step
-		return
+	default:
+		t.clock += t.cfg.Gap / 2
+		// Whatever was said meanwhile still waits in sockets: it is heard before anybody is called silent.
+		t.grace = t.clock + t.cfg.Beat
+		t.event(eider.Event{Kind: eider.EventPaused, Detail: "this node didn't run for " + step.Round(time.Millisecond).String() +
+			"; that time doesn't count, and silence ends nobody for " + t.cfg.Beat.String()})
 	}
-	t.clock += t.cfg.Gap / 2
-	// Whatever was said meanwhile still waits in sockets: it is heard before anybody is called silent.
-	t.grace = t.clock + t.cfg.Beat
-	t.event(eider.Event{Kind: eider.EventPaused, Detail: "this node didn't run for " + step.Round(time.Millisecond).String() +
-		"; that time doesn't count, and silence ends nobody for " + t.cfg.Beat.String()})
 }
 
 // at reads the clock at a time without moving it.

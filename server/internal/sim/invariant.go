@@ -24,10 +24,10 @@ func (n *node) note(e *eider.Event) {
 
 // checkBarrier holds a barrier against every caller that could still pick.
 func (n *node) checkBarrier(dep eider.Departure) {
-	if d := n.drains[dep.Incarnation.Nonce]; d != nil {
+	if n.reached[dep.Incarnation.Nonce] {
 		n.w.broke("%s reached the barrier of %s twice", n.name, dep.Key)
 	}
-	n.drains[dep.Incarnation.Nonce] = &departure{dep: dep}
+	n.reached[dep.Incarnation.Nonce] = true
 	d, ok := n.tb.Drain(dep)
 	if !ok {
 		n.w.broke("%s reached the barrier of %s, which it doesn't know", n.name, dep.Key)

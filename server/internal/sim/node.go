@@ -24,17 +24,8 @@ type node struct {
 	attach  map[ledger.Session]*stream
 	known   map[eider.Key]eider.Record // what was published last: the past, for invariants
 	heard   map[uint64]time.Duration   // when an incarnation was last heard of by its stream
-	drains  map[uint64]*departure      // by nonce
+	reached map[uint64]bool            // barriers, by nonce
 	seen    map[eider.EventKind]int
-	looking bool
-	wake    time.Duration
-}
-
-// departure is what a node knows of one drain that it owns.
-type departure struct {
-	dep     eider.Departure
-	left    time.Duration
-	reached bool
 }
 
 func (w *world) newNode(number int) *node {
@@ -49,7 +40,7 @@ func (n *node) boot(fresh bool) {
 	n.started = n.w.now
 	n.tb = ledger.New(settings(n.name, n.run, fresh), n.clock())
 	n.holders, n.attach = map[eider.Key]*stream{}, map[ledger.Session]*stream{}
-	n.known, n.heard, n.drains = map[eider.Key]eider.Record{}, map[uint64]time.Duration{}, map[uint64]*departure{}
+	n.known, n.heard, n.reached = map[eider.Key]eider.Record{}, map[uint64]time.Duration{}, map[uint64]bool{}
 	n.watches, n.waiting, n.stopped = nil, nil, false
 	n.look(n.run)
 	if len(n.w.nodes) != 1 || n.number > 0 {

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -36,6 +37,7 @@ func TestSeeds(t *testing.T) {
 			t.Fatalf("EIDER_SIM_SEEDS=%q: %v", text, err)
 		}
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // it is all garbage
 	begun := time.Now()
 	var next, steps, barriers, capped, lapses, deaths, bad atomic.Int64
 	var wait sync.WaitGroup
