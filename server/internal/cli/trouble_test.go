@@ -136,42 +136,42 @@ func TestCompletion(t *testing.T) {
 }
 
 // TestWatchInstances: drawn at every change and at no other time, across a restart of the registry.
-func TestWatchInstances(t *testing.T) {
-	bubble(t, func(w *world) {
-		stop := w.serve()
-		change := func(number uint64, status eider.Status) {
-			w.reg.SetView(&eider.View{Service: "orders", Cursor: eider.Cursor{Run: run, Number: number}, Complete: true, Instances: []eider.Instance{instance("1", status, 0)}})
-			w.reg.Tell(eider.Event{Kind: eider.EventStatus, Service: "orders", ID: "1"})
-		}
-		change(1, eider.Starting)
-		out, errs, end := w.begin("instances", "orders", "-w")
-		wantPart(t, out.rewind(), "STARTING")
-		time.Sleep(2*time.Minute + time.Second) // several waits pass without news
-		wantPart(t, out.rewind(), "")
-		change(2, eider.Up)
-		wantPart(t, out.rewind(), "UP")
-		stop()
-		wantPart(t, errs.rewind(), "trying again until it answers")
-		time.Sleep(time.Minute)
-		wantPart(t, errs.rewind(), "")
-		change(3, eider.Draining)
-		stop = w.serve()
-		time.Sleep(2 * time.Second)
-		wantPart(t, out.rewind(), "DRAINING")
-		if code := end(); code != exitOK {
-			t.Errorf("ended by Ctrl-C: exit %d, want 0", code)
-		}
-		w.tty = true
-		out, _, end = w.begin("instances", "orders", "-w")
-		wantPart(t, out.rewind(), "\x1b[H\x1b[2J")
-		end()
-		out, _, end = w.begin("instances", "orders", "-w", "--json")
-		if got := out.rewind(); strings.Count(got, "\n") != 1 || !strings.HasPrefix(got, `{"service":"orders"`) {
-			t.Errorf("watched as JSON: %q, want one line", got)
-		}
-		end()
-		stop()
-	})
+func TestWatchInstances(t *testing.T) { bubble(t, watchInstancesBubble) }
+
+func watchInstancesBubble(w *world) {
+	stop := w.serve()
+	change := func(number uint64, status eider.Status) {
+		w.reg.SetView(&eider.View{Service: "orders", Cursor: eider.Cursor{Run: run, Number: number}, Complete: true, Instances: []eider.Instance{instance("1", status, 0)}})
+		w.reg.Tell(eider.Event{Kind: eider.EventStatus, Service: "orders", ID: "1"})
+	}
+	change(1, eider.Starting)
+	out, errs, end := w.begin("instances", "orders", "-w")
+	wantPart(w.t, out.rewind(), "STARTING")
+	time.Sleep(2*time.Minute + time.Second) // several waits pass without news
+	wantPart(w.t, out.rewind(), "")
+	change(2, eider.Up)
+	wantPart(w.t, out.rewind(), "UP")
+	stop()
+	wantPart(w.t, errs.rewind(), "trying again until it answers")
+	time.Sleep(time.Minute)
+	wantPart(w.t, errs.rewind(), "")
+	change(3, eider.Draining)
+	stop = w.serve()
+	time.Sleep(2 * time.Second)
+	wantPart(w.t, out.rewind(), "DRAINING")
+	if code := end(); code != exitOK {
+		w.t.Errorf("ended by Ctrl-C: exit %d, want 0", code)
+	}
+	w.tty = true
+	out, _, end = w.begin("instances", "orders", "-w")
+	wantPart(w.t, out.rewind(), "\x1b[H\x1b[2J")
+	end()
+	out, _, end = w.begin("instances", "orders", "-w", "--json")
+	if got := out.rewind(); strings.Count(got, "\n") != 1 || !strings.HasPrefix(got, `{"service":"orders"`) {
+		w.t.Errorf("watched as JSON: %q, want one line", got)
+	}
+	end()
+	stop()
 }
 
 func wantPart(t *testing.T, got, part string) {
@@ -182,78 +182,78 @@ func wantPart(t *testing.T, got, part string) {
 }
 
 // TestWatchDrains: drawn at events, and each half second while one runs; no other time.
-func TestWatchDrains(t *testing.T) {
-	bubble(t, func(w *world) {
-		stop := w.serve()
-		out, errs, end := w.begin("drains", "-w")
-		wantPart(t, out.rewind(), "No instance has left")
-		time.Sleep(5 * time.Minute)
-		wantPart(t, out.rewind(), "")
-		w.reg.SetDrains(drain("2", 0, eider.Draining, eider.Member{Caller: "web@1", Kind: eider.Native, State: eider.Waiting, Stream: true, Cap: 8 * time.Second}))
-		w.reg.Tell(eider.Event{Kind: eider.EventLeaving, Service: "orders", ID: "2"})
-		wantPart(t, out.rewind(), "waits for 1 of 1: web@1")
-		time.Sleep(3 * time.Second)
-		if got := strings.Count(out.rewind(), "waits for"); got != 6 {
-			t.Errorf("a running drain was drawn %d times in 3s, want 6", got)
-		}
-		w.reg.SetDrains(drain("2", 3*time.Second, eider.Left, eider.Member{Caller: "web@1", Kind: eider.Native, State: eider.LetGo, Settled: 3 * time.Second}))
-		w.reg.Tell(eider.Event{Kind: eider.EventLeft, Service: "orders", ID: "2"})
-		wantPart(t, out.rewind(), "web@1 let go, the last")
-		time.Sleep(time.Minute)
-		wantPart(t, out.rewind(), "")
-		stop()
-		wantPart(t, errs.rewind(), "trying again")
-		stop = w.serve()
-		time.Sleep(2 * time.Second)
-		wantPart(t, out.rewind(), "web@1 let go, the last")
-		if code := end(); code != exitOK {
-			t.Errorf("ended by Ctrl-C: exit %d, want 0", code)
-		}
-		stop()
-	})
+func TestWatchDrains(t *testing.T) { bubble(t, watchDrainsBubble) }
+
+func watchDrainsBubble(w *world) {
+	stop := w.serve()
+	out, errs, end := w.begin("drains", "-w")
+	wantPart(w.t, out.rewind(), "No instance has left")
+	time.Sleep(5 * time.Minute)
+	wantPart(w.t, out.rewind(), "")
+	w.reg.SetDrains(drain("2", 0, eider.Draining, eider.Member{Caller: "web@1", Kind: eider.Native, State: eider.Waiting, Stream: true, Cap: 8 * time.Second}))
+	w.reg.Tell(eider.Event{Kind: eider.EventLeaving, Service: "orders", ID: "2"})
+	wantPart(w.t, out.rewind(), "waits for 1 of 1: web@1")
+	time.Sleep(3 * time.Second)
+	if got := strings.Count(out.rewind(), "waits for"); got != 6 {
+		w.t.Errorf("a running drain was drawn %d times in 3s, want 6", got)
+	}
+	w.reg.SetDrains(drain("2", 3*time.Second, eider.Left, eider.Member{Caller: "web@1", Kind: eider.Native, State: eider.LetGo, Settled: 3 * time.Second}))
+	w.reg.Tell(eider.Event{Kind: eider.EventLeft, Service: "orders", ID: "2"})
+	wantPart(w.t, out.rewind(), "web@1 let go, the last")
+	time.Sleep(time.Minute)
+	wantPart(w.t, out.rewind(), "")
+	stop()
+	wantPart(w.t, errs.rewind(), "trying again")
+	stop = w.serve()
+	time.Sleep(2 * time.Second)
+	wantPart(w.t, out.rewind(), "web@1 let go, the last")
+	if code := end(); code != exitOK {
+		w.t.Errorf("ended by Ctrl-C: exit %d, want 0", code)
+	}
+	stop()
 }
 
 // TestFollowEvents: what was and what comes, once each, across a restart of the port; what is lost is said.
-func TestFollowEvents(t *testing.T) {
-	bubble(t, func(w *world) {
-		stop := w.serve()
-		tell := func(id string) { w.reg.Tell(eider.Event{Kind: eider.EventStatus, Service: "orders", ID: id}) }
-		tell("1")
-		tell("2")
-		out, errs, end := w.begin("events", "-f", "-n", "1")
-		wantPart(t, out.rewind(), "orders/2\n")
-		tell("3")
-		wantPart(t, out.rewind(), "orders/3\n")
-		stop()
-		wantPart(t, errs.rewind(), "has ended the stream")
-		tell("4")
-		stop = w.serve()
-		time.Sleep(5 * time.Second)
-		if got := out.rewind(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "orders/4") {
-			t.Errorf("after the restart: %q, want orders/4 alone", got)
-		}
-		stop()
-		w.reg.Keep(1)
-		tell("5")
-		tell("6")
-		stop = w.serve()
-		time.Sleep(5 * time.Second)
-		wantPart(t, out.rewind(), "orders/6\n")
-		wantPart(t, errs.rewind(), "no longer kept")
-		w.net.Stall("127.0.0.1")
-		time.Sleep(silence + time.Second)
-		w.net.Resume("127.0.0.1")
-		wantPart(t, errs.rewind(), "trying again")
-		if code := end(); code != exitOK {
-			t.Errorf("ended by Ctrl-C: exit %d, want 0", code)
-		}
-		out, _, end = w.begin("events", "-f", "-n", "1", "--json")
-		if got := out.rewind(); strings.Count(got, "\n") != 1 || !strings.HasPrefix(got, `{"seq":`) {
-			t.Errorf("followed as JSON: %q, want one line", got)
-		}
-		end()
-		stop()
-	})
+func TestFollowEvents(t *testing.T) { bubble(t, followEventsBubble) }
+
+func followEventsBubble(w *world) {
+	stop := w.serve()
+	tell := func(id string) { w.reg.Tell(eider.Event{Kind: eider.EventStatus, Service: "orders", ID: id}) }
+	tell("1")
+	tell("2")
+	out, errs, end := w.begin("events", "-f", "-n", "1")
+	wantPart(w.t, out.rewind(), "orders/2\n")
+	tell("3")
+	wantPart(w.t, out.rewind(), "orders/3\n")
+	stop()
+	wantPart(w.t, errs.rewind(), "has ended the stream")
+	tell("4")
+	stop = w.serve()
+	time.Sleep(5 * time.Second)
+	if got := out.rewind(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "orders/4") {
+		w.t.Errorf("after the restart: %q, want orders/4 alone", got)
+	}
+	stop()
+	w.reg.Keep(1)
+	tell("5")
+	tell("6")
+	stop = w.serve()
+	time.Sleep(5 * time.Second)
+	wantPart(w.t, out.rewind(), "orders/6\n")
+	wantPart(w.t, errs.rewind(), "no longer kept")
+	w.net.Stall("127.0.0.1")
+	time.Sleep(silence + time.Second)
+	w.net.Resume("127.0.0.1")
+	wantPart(w.t, errs.rewind(), "trying again")
+	if code := end(); code != exitOK {
+		w.t.Errorf("ended by Ctrl-C: exit %d, want 0", code)
+	}
+	out, _, end = w.begin("events", "-f", "-n", "1", "--json")
+	if got := out.rewind(); strings.Count(got, "\n") != 1 || !strings.HasPrefix(got, `{"seq":`) {
+		w.t.Errorf("followed as JSON: %q, want one line", got)
+	}
+	end()
+	stop()
 }
 
 // TestClosedOutput: a reader that has gone (eider events -f | head -1) ends the command.

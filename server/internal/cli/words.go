@@ -42,10 +42,3 @@ func count(n int, one string) string {
 	}
 	return strconv.Itoa(n) + " " + one + "s"
 }
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
-}
