@@ -182,7 +182,7 @@ func TestR13RefusalsAtOnceAreNoLoop(t *testing.T) {
 			node.open(Config{}).Register(orders)
 			c := node.attach()
 			end, n := time.Now().Add(10*time.Minute), 0
-			for time.Now().Before(end) {
+			for time.Now().Before(end) && n < 5000 {
 				m := until(c, (*pb.AttachRequest).GetRegister)
 				c.say(refusal(m, kind, 0))
 				n++
@@ -201,7 +201,7 @@ func TestR13GrantedAndForgottenIsNoLoop(t *testing.T) {
 		l, _ := node.open(Config{}).Register(orders)
 		c := node.attach()
 		end, n := time.Now().Add(10*time.Minute), 0
-		for time.Now().Before(end) {
+		for time.Now().Before(end) && n < 5000 {
 			m := until(c, (*pb.AttachRequest).GetRegister)
 			c.say(grant(m, 1), refusal(m, eider.NotFound, 0))
 			n++
