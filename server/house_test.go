@@ -8,7 +8,7 @@ import (
 
 func TestHouse(t *testing.T) {
 	rules := house.Rules{
-		Module:     "github.com/eiderhq/eider/server",
+		Module: "github.com/eiderhq/eider/server",
 		Exceptions: map[string]string{
 			"cmd/eider/main.go:var version": "the linker sets it: -ldflags \"-X main.version=…\"",
 		},

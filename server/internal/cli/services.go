@@ -26,7 +26,9 @@ func (a *app) servicesCommand() *cobra.Command {
 		Short: "List the services that the registry knows",
 		Long: `List the services that the registry knows, each with its instances by state and its callers.
 
-SUSPECT counts instances that are UP but doubted: ` + "`eider instances SERVICE`" + ` says why.`,
+SUSPECT counts instances that are UP but doubted: ` + "`eider instances SERVICE`" + ` says why.
+BEHIND counts callers that haven't applied the newest view yet: ` + "`eider callers SERVICE`" + ` names
+them.`,
 		Example: `  eider services
   eider services --json | jq -r '.services[] | select(.up == 0) | .service'`,
 		Args: cobra.NoArgs,
@@ -65,14 +67,14 @@ func drawServices(t *table, all serviceList) {
 	if len(all.Services) == 0 {
 		t.say("No service is registered here yet. A program registers itself with drain.Serve; `eider events -f` shows it happen.")
 	} else {
-		t.row("SERVICE", "UP", "SUSPECT", "STARTING", "DOWN", "DRAINING", "CALLERS")
+		t.row("SERVICE", "UP", "SUSPECT", "STARTING", "DOWN", "DRAINING", "CALLERS", "BEHIND")
 	}
 	for _, s := range all.Services {
 		up := cell{strconv.Itoa(s.Up), good}
 		if s.Up == 0 {
 			up.hue = bad
 		}
-		t.row(s.Service, up, number(s.Suspect, warn), number(s.Starting, moves), number(s.Down, bad), number(s.Draining, moves), number(s.Callers, ""))
+		t.row(s.Service, up, number(s.Suspect, warn), number(s.Starting, moves), number(s.Down, bad), number(s.Draining, moves), number(s.Callers, ""), number(s.Behind, warn))
 	}
 	notes(t, all.Complete, all.Void)
 }

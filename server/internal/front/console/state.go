@@ -42,7 +42,7 @@ func newState(reg replica.Reader) *state {
 		instances:    desc("instances", "Listed instances by service and state: up, suspect (UP, but doubted), starting, down, draining.", "service", "state"),
 		callers:      desc("callers", "Callers by the service that they follow.", "service"),
 		changes:      desc("view_changes_total", "Published changes of a service's view in this node run.", "service"),
-		behind:       desc("callers_behind", "Callers that haven't applied the newest view of a service that they follow."),
+		behind:       desc("callers_behind", "Callers that haven't applied the newest view of the service that they follow.", "service"),
 		disconnected: desc("callers_disconnected", "Callers without a stream to the node, remembered for drains."),
 		drains:       desc("drains", "Running drains by stage: waiting for callers, finishing what is in flight.", "stage"),
 		drainWaiting: desc("drain_waiting_callers", "Callers that running drains wait for."),
@@ -81,12 +81,12 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 		gauge(s.instances, float64(one.Down), one.Service, "down")
 		gauge(s.instances, float64(one.Draining), one.Service, "draining")
 		gauge(s.callers, float64(one.Callers), one.Service)
+		gauge(s.behind, float64(one.Behind), one.Service)
 		ch <- prometheus.MustNewConstMetric(s.changes, prometheus.CounterValue, float64(one.Cursor.Number), one.Service)
 	}
 
-	var behind, disconnected, waiting, finishing, open float64
+	var disconnected, waiting, finishing, open float64
 	for _, caller := range s.reg.Callers("") {
-		behind += truth(caller.Behind > 0)
 		disconnected += truth(!caller.Stream)
 	}
 	for _, d := range s.reg.Drains("") {
@@ -97,7 +97,6 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 		finishing += truth(d.Reached)
 		open += float64(d.Open)
 	}
-	gauge(s.behind, behind)
 	gauge(s.disconnected, disconnected)
 	gauge(s.drains, waiting, "waiting")
 	gauge(s.drains, finishing, "finishing")
@@ -128,6 +127,7 @@ func (s *state) fold(all []eider.Summary) []eider.Summary {
 			other.Down += one.Down
 			other.Draining += one.Draining
 			other.Callers += one.Callers
+			other.Behind += one.Behind
 			other.Cursor.Number += one.Cursor.Number
 			continue
 		}

@@ -61,6 +61,9 @@ func (r *Registry) SetView(v *eider.View) {
 	for _, c := range r.callers {
 		if c.Service == v.Service {
 			sum.Callers++
+			if c.Behind > 0 {
+				sum.Behind++
+			}
 		}
 	}
 	r.services = slices.DeleteFunc(r.services, func(s eider.Summary) bool { return s.Service == v.Service })
