@@ -1,6 +1,7 @@
 package native
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -169,4 +170,20 @@ func TestReplicaRefusalReachesTheProcess(t *testing.T) {
 			t.Fatalf("%+v", st)
 		}
 	})
+}
+
+// A message of ours that can't be encoded is our defect: the process is told Internal, the log why.
+func TestWhatCantBeEncodedIsLogged(t *testing.T) {
+	var log strings.Builder
+	inBubble(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(t *testing.T, r *rig) {
+		s := r.attached("10.0.0.2")
+		r.fake.stream(0).notices <- replica.Notice{Key: eider.Key{Service: "orders", ID: "\xff"}}
+		if code, _ := hearEnd(t, s.Recv); code != codes.Internal {
+			t.Errorf("status: %v", code)
+		}
+		r.fake.stream(0).over(t)
+	})
+	if !strings.Contains(log.String(), "caller=orders@1") || !strings.Contains(log.String(), "UTF-8") {
+		t.Errorf("the log: %s", log.String())
+	}
 }

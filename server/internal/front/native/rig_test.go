@@ -38,7 +38,9 @@ type rig struct {
 func inBubble(t *testing.T, cfg Config, test func(*testing.T, *rig)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{t: t, net: memnet.New(), fake: &fake{postponed: map[string]time.Duration{}}}
-		cfg.Logger = slog.New(slog.DiscardHandler)
+		if cfg.Logger == nil {
+			cfg.Logger = slog.New(slog.DiscardHandler)
+		}
 		r.srv = New(r.fake, cfg)
 		lis, err := r.net.Listen(node + ":0")
 		if err != nil {

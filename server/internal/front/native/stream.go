@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
 
@@ -101,7 +103,7 @@ func (s *Server) newStream(rpc grpc.ServerStream) *stream {
 	st.hangup, _ = rpc.Context().Value(tapped{}).(context.CancelFunc)
 	st.patient = time.AfterFunc(sendTimeout, func() {
 		s.dropped.Add(1)
-		s.complain("a stream is dropped: its process doesn't read", st.caller, eider.Errorf(eider.Unavailable, "", "blocked for %s", sendTimeout))
+		s.complain("a stream is dropped: its process doesn't read", st.name(), eider.Errorf(eider.Unavailable, "", "blocked for %s", sendTimeout))
 		st.hangup()
 	})
 	st.patient.Stop()
@@ -192,6 +194,9 @@ func (st *stream) send(msg any) error {
 	st.patient.Stop()
 	<-st.turn
 	if err != nil {
+		if status.Code(err) == codes.Internal { // a message of ours that can't be encoded
+			st.srv.log.Error("a stream is ended: what this node said can't be", "caller", st.name(), "err", err)
+		}
 		return errGone
 	}
 	return nil
