@@ -116,7 +116,7 @@ func TestD14StopDuringStartNeverRegisters(t *testing.T) {
 	over, stop := context.WithCancel(t.Context())
 	stop()
 	reg := newScript()
-	rep, err := serve(over, &http.Server{Addr: "127.0.0.1:0"}, quietly(Config{Service: "orders"}), reg)
+	rep, err := serve(over, &http.Server{Addr: "nowhere at all"}, quietly(Config{Service: "orders"}), reg)
 	if err != nil || rep.EndedBy != ByNoCallers || rep.Exit != ExitClean || len(reg.registered) != 0 {
 		t.Errorf("stopped before: %+v, %v, registered %v", rep, err, reg.registered)
 	}

@@ -217,6 +217,11 @@ func TestD3HTTP2ThatBeginsAfterTheBarrierIsServed(t *testing.T) {
 		r.barrier()
 		busy.until(fGoAway, 0)
 		p := upgrade(t, silent, overTLS)
+		for range 20 { // time for the drain to see that it is HTTP/2 now, and idle
+			if seen := p.ping(); slices.Contains(seen, fGoAway) {
+				t.Fatal("GOAWAY before the first request")
+			}
+		}
 		seen := p.ended(p.get("/free"))
 		if !slices.Contains(seen, fGoAway) {
 			p.until(fGoAway, 0)
@@ -282,6 +287,30 @@ func TestD9StreamIsToldThenCutAlone(t *testing.T) {
 		p.Close()
 		rep := r.end()
 		if rep.CutCount != 1 || rep.Cut[0].Path != "/stream" || !rep.Cut[0].Stream || rep.Exit != ExitLoss || rep.UnansweredCount != 0 {
+			t.Errorf("%+v", rep)
+		}
+	})
+}
+
+// A stream whose handler panicked leaves the books, though its connection lives on.
+func TestHTTP2PanicKeepsTheCount(t *testing.T) {
+	bothH2(t, func(t *testing.T, overTLS bool, tune func(*http.Server, *Config)) {
+		h := newHeld()
+		r := begin(t, func(w http.ResponseWriter, req *http.Request) {
+			if req.URL.Path == "/panic" {
+				panic(http.ErrAbortHandler)
+			}
+			h.ServeHTTP(w, req)
+		}, func(srv *http.Server, c *Config) { tune(srv, c); c.InFlight = 50 * time.Millisecond })
+		p := r.dialH2(overTLS)
+		p.until(fReset, p.get("/panic"))
+		p.get("/held")
+		soon(t, h.in, "the held request")
+		r.leave()
+		r.barrier()
+		rep := r.end()
+		close(h.release)
+		if rep.OverranCount != 1 || rep.Overran[0].Path != "/held" {
 			t.Errorf("%+v", rep)
 		}
 	})
