@@ -197,6 +197,41 @@ func TestSnapshotIsBuiltOnceForAll(t *testing.T) {
 	if n := w.builds.Load(); n != 1 {
 		t.Errorf("built %d times for 100 watchers, want once", n)
 	}
+	w.change("a")
+	if w.topics["a"].whole.Load() != nil {
+		t.Error("a snapshot that nobody can use any more is kept")
+	}
+}
+
+// A change that comes while a reader builds the snapshot isn't in it: the reader must look again.
+func TestAChangeDuringARead(t *testing.T) {
+	w := open(Config{})
+	w.change("a")
+	r := w.watch(t)
+	defer r.Close()
+	build := w.cfg.Snapshot
+	w.cfg.Snapshot = func(topic string) (uint64, []byte, error) {
+		number, f, err := build(topic)
+		w.change(topic)
+		return number, f, err
+	}
+	subscribe(t, r, "a", 0)
+	expect(t, r, "w1 ")
+	expect(t, r, "d2 ")
+}
+
+func TestANumberLeftOutEmptiesTheRing(t *testing.T) {
+	w := open(Config{})
+	w.change("a")
+	r := w.watch(t)
+	defer r.Close()
+	subscribe(t, r, "a", 0)
+	expect(t, r, "w1 ")
+	w.numbers["a"] = 2 // couldn't be encoded
+	w.change("a")
+	expect(t, r, "w3 ")
+	w.Publish("a", 3, frame(step, 3)) // and what isn't newer is no change
+	expect(t, r, "")
 }
 
 // A snapshot may run ahead of what is published: the change that comes after it is then no news.

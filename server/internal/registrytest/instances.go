@@ -8,13 +8,13 @@ import (
 )
 
 var instanceCases = []testCase{
-	{name: "RegisteredIsListed", run: func(w *world) {
+	{name: "D15RegisteredIsListedWithABound", run: func(w *world) {
 		p := w.process("p")
 		rec := record("orders", "1", 1)
 		g, err := p.tryRegister(rec)
 		w.must(err)
-		if g.Lease != lease || g.Bound > longest {
-			w.Errorf("granted a lease of %s and a bound of %s, want %s and at most %s", g.Lease, g.Bound, lease, longest)
+		if g.Lease != lease || g.Bound != longest {
+			w.Errorf("granted a lease of %s and a bound of %s, want %s and %s", g.Lease, g.Bound, lease, longest)
 		}
 		want := rec
 		want.Incarnation.Number, want.Version = 1, g.Record.Version

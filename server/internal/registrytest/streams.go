@@ -55,6 +55,9 @@ var streamCases = []testCase{
 		if _, suspicion := w.status("orders", "1"); suspicion != 0 {
 			w.Error("a node that stopped suspects its instances")
 		}
+		if n, _ := w.happened(eider.EventStreamEnded, ""); n != 0 {
+			w.Error("a node that stopped says that streams were lost")
+		}
 	}},
 	{name: "NextEndsWithItsContext", run: func(w *world) {
 		p, c := w.serve("orders", "1"), w.caller("caller").follow("orders")

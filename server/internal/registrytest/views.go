@@ -209,6 +209,9 @@ var viewCases = []testCase{
 		if n := behind(); n != 0 {
 			w.Errorf("%d changes behind after an acknowledgement of the newest view", n)
 		}
+		never := c.views["orders"].Cursor
+		never.Number += 1000
+		c.Ack("orders", never, nil, nil)
 		w.flap(p, 7)
 		if n := behind(); n != 7 {
 			w.Errorf("%d changes behind, want 7", n)
