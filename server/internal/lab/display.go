@@ -144,14 +144,15 @@ func stateColor(state string) string {
 	switch {
 	case state == "UP":
 		return green
-	case strings.HasPrefix(state, "DRAINING"):
-		return yellow
+	case strings.HasPrefix(state, "killed"):
+		return red
 	}
-	return red
+	return yellow // on its way out, or back
 }
 
-// spark draws the last three seconds' throughput.
+// spark draws the last two seconds' throughput.
 func spark(rate []int) string {
+	rate = rate[max(0, len(rate)-20):]
 	most := 1
 	for _, n := range rate {
 		most = max(most, n)

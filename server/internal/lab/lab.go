@@ -75,7 +75,7 @@ func Run(ctx context.Context, o Options) error {
 			return err
 		}
 	} else {
-		fmt.Fprintf(o.Out, "%s\n", result.verdict(time.Since(start)))
+		fmt.Fprintf(o.Out, "\n%s\n", result.verdict(time.Since(start)))
 	}
 	if broken := result.Broken(); len(broken) > 0 {
 		return fmt.Errorf("%w (seed %d): %s", ErrPromise, o.Seed, strings.Join(broken, "; "))

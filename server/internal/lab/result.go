@@ -144,8 +144,8 @@ var wayNames = map[string]string{
 type table struct{ w io.Writer }
 
 const (
-	tableHead = "  %-44s %9s %8s %9s %10s %8s   %s\n"
-	tableRow  = "  %-44s %9d %8d %9d %10s %8s   %s\n"
+	tableHead = "  %-40s %8s %7s %9s %10s %8s  %s\n"
+	tableRow  = "  %-40s %8d %7d %9d %10s %8s  %s\n"
 )
 
 func newTable(w io.Writer) table {
