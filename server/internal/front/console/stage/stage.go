@@ -4,6 +4,7 @@ package stage
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -66,11 +67,11 @@ func (r *Registry) SetView(v *eider.View) {
 			}
 		}
 	}
-	r.services = slices.DeleteFunc(r.services, func(s eider.Summary) bool { return s.Service == v.Service })
-	r.services = append(r.services, sum)
-	slices.SortFunc(r.services, func(a, b eider.Summary) int {
-		return eider.Key{Service: a.Service}.Compare(eider.Key{Service: b.Service})
-	})
+	i, known := slices.BinarySearchFunc(r.services, v.Service, func(s eider.Summary, name string) int { return strings.Compare(s.Service, name) })
+	if !known {
+		r.services = slices.Insert(r.services, i, sum)
+	}
+	r.services[i] = sum
 }
 
 // SetCallers replaces the callers; tell them before the views that they follow.
