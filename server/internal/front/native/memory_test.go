@@ -189,6 +189,9 @@ func TestIdleWatchHoldsNoMoreThanRawGRPC(t *testing.T) {
 	}
 	const n = 300
 	ours, raw, plain := ourBytes(t, n), rawBytes(t, n, tuned()...), rawBytes(t, n)
+	for range 2 { // the least of three: what is pooled or not yet shrunk only adds
+		ours, raw, plain = min(ours, ourBytes(t, n)), min(raw, rawBytes(t, n, tuned()...)), min(plain, rawBytes(t, n))
+	}
 	t.Logf("an idle watch stream holds %d bytes; raw gRPC with the same options %d (%.2f ×), with gRPC's own %d (%.2f ×)",
 		ours, raw, float64(ours)/float64(raw), plain, float64(ours)/float64(plain))
 	if float64(ours) > 1.2*float64(raw) {
