@@ -64,6 +64,20 @@ func (a *app) whileFollowing(ctx context.Context, open func(place string) (*foll
 	}
 }
 
+// frameGap is the least time between two frames: no eye sees more, and a storm of changes isn't worth as
+// many questions.
+const frameGap = 100 * time.Millisecond
+
+// breathe waits for frameGap or the end of ctx.
+func breathe(ctx context.Context) {
+	timer := time.NewTimer(frameGap)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
 // ended tells whether an error only says that the person has ended the command.
 func ended(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || unreachable(err))

@@ -97,9 +97,10 @@ func (a *app) redrawDrains(ctx context.Context, c *client, service string, strea
 		if err := a.frame(list, func(t *table) { drawDrains(t, list, service) }); err != nil {
 			return err
 		}
+		breathe(ctx)
 		var tick <-chan time.Time
 		if slices.ContainsFunc(list.Drains, func(d eider.Drain) bool { return !d.Status.Gone() }) {
-			tick = time.After(500 * time.Millisecond)
+			tick = time.After(500*time.Millisecond - frameGap)
 		}
 		select {
 		case <-news:

@@ -144,6 +144,7 @@ func (a *app) watchInstances(ctx context.Context, c *client, service string, gon
 			if err := a.frame(v, func(t *table) { drawInstances(t, v, gone) }); err != nil {
 				return err
 			}
+			breathe(ctx)
 		}
 		tag, wait, patience = newTag, 30*time.Second, again{}
 	}

@@ -146,6 +146,7 @@ func watchInstancesBubble(w *world) {
 	wantPart(w.t, out.rewind(), "")
 	change(2, eider.Up)
 	wantPart(w.t, out.rewind(), "UP")
+	time.Sleep(2 * frameGap) // it asks again
 	stop()
 	wantPart(w.t, errs.rewind(), "trying again until it answers")
 	time.Sleep(time.Minute)
@@ -194,10 +195,12 @@ func watchDrainsBubble(w *world) {
 	}
 	w.reg.SetDrains(drain("2", 3*time.Second, eider.Left, eider.Member{Caller: "web@1", Kind: eider.Native, State: eider.LetGo, Settled: 3 * time.Second}))
 	w.reg.Tell(eider.Event{Kind: eider.EventLeft, Service: "orders", ID: "2"})
+	time.Sleep(frameGap) // a frame was drawn just now
 	wantPart(w.t, out.rewind(), "web@1 let go, the last")
 	time.Sleep(time.Minute)
 	wantPart(w.t, out.rewind(), "")
 	stop()
+	time.Sleep(frameGap) // its last word was drawn
 	wantPart(w.t, errs.rewind(), "trying again")
 	stop = w.serve()
 	time.Sleep(2 * time.Second)
