@@ -147,6 +147,7 @@ func (in *instance) dialContext(ctx context.Context, network, logical string) (n
 		return nil, err
 	}
 	c := &conn{Conn: raw, in: in}
+	c.state.watch(raw)
 	in.mu.Lock()
 	late := in.retired.Load() && in.inFlight.Load() == 0 // net/http dials on after the request has gone elsewhere
 	if !late {
@@ -165,6 +166,16 @@ type conn struct {
 	net.Conn
 	in      *instance
 	written atomic.Int64
+
+	mu    sync.Mutex // guards state
+	state staleness
+}
+
+// stale tells whether the peer has ended it, as far as can be seen without reading.
+func (c *conn) stale(silent bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.stale(silent)
 }
 
 func (c *conn) Write(p []byte) (int, error) {

@@ -35,6 +35,7 @@ type try struct {
 	choice roster.Choice
 	ended  atomic.Bool
 	dialed atomic.Bool // a connection was dialled for it
+	http2  bool        // it is sent by HTTP/2, as far as is known before there is a connection
 	bodied bool        // it was sent with a body, if only an empty one
 
 	mu       sync.Mutex  // guards what follows, which hooks and timers write
@@ -119,6 +120,7 @@ func (y *try) request(req *http.Request, body *body, logical string) *http.Reque
 	y.trace.GotConn = y.gotConn
 	y.trace.WroteRequest = y.wrote
 	mayHTTP2, surelyHTTP2 := t.mayHTTP2(y.url.Scheme)
+	y.http2 = surelyHTTP2 || mayHTTP2 && y.in.talksHTTP2.Load()
 	if t.TryTimeout > 0 || mayHTTP2 || y.url.Scheme == "https" && t.tlsDialer() != nil {
 		ctx, y.cancel = context.WithCancelCause(ctx)
 	}
@@ -147,7 +149,7 @@ func (y *try) request(req *http.Request, body *body, logical string) *http.Reque
 	out.GetBody = nil // net/http is not to repeat what it has begun to send
 	if hasBody(req) {
 		out.Body, y.bodied = body.take(req), true
-	} else if (surelyHTTP2 || mayHTTP2 && y.in.talksHTTP2.Load()) && !t.repeatable(req) {
+	} else if y.http2 && !t.repeatable(req) {
 		// net/http's HTTP/2 repeats a request without a body by itself and doesn't say after what: it takes
 		// PROTOCOL_ERROR for unprocessed, which proxies send after having passed a request on. With an empty
 		// body, which is the same to the peer, it hands out the error instead.
@@ -184,10 +186,14 @@ func (y *try) gotConn(info httptrace.GotConnInfo) {
 		raw = secure.NetConn()
 		if !info.Reused && secure.ConnectionState().NegotiatedProtocol == "h2" {
 			y.in.talksHTTP2.Store(true)
+			y.http2 = true
 		}
 	}
 	if y.conn, _ = raw.(*conn); y.conn != nil {
 		y.written = y.conn.written.Load()
+		if y.conn.stale(info.Reused && !y.http2) {
+			y.conn.Close() // the write fails, and nobody can doubt that nothing was written
+		}
 	}
 }
 
