@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log"
 	"net/http"
@@ -15,15 +16,17 @@ import (
 )
 
 func main() {
+	addr := flag.String("addr", ":8080", "where to serve")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	reg := registry.Open(registry.Config{}) // EIDER_ADDR, else 127.0.0.1:8762
 	defer reg.Close()
 
-	srv := &http.Server{Addr: ":8080", Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := &http.Server{Addr: *addr, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, "paid")
 	})}
-	report, err := drain.Serve(ctx, srv, drain.Config{Registry: reg, Service: "orders"})
+	report, err := drain.Serve(ctx, srv, drain.Config{Registry: reg, Service: "orders"}) // srv is an *http.Server
 	if err != nil {
 		log.Fatal(err)
 	}

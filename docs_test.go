@@ -1,0 +1,73 @@
+package eider_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Code in the README is code of an example, which is compiled: each line of a go block stands in one.
+func TestHouseReadmeCodeIsCompiled(t *testing.T) {
+	examples := map[string]bool{}
+	for _, name := range glob(t, "examples", ".go") {
+		for line := range strings.Lines(read(t, name)) {
+			examples[strings.TrimSpace(line)] = true
+		}
+	}
+	blocks := 0
+	for _, block := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read(t, "README.md"), -1) {
+		blocks++
+		for line := range strings.Lines(block[1]) {
+			if line = strings.TrimSpace(line); line != "" && !examples[line] {
+				t.Errorf("README.md has a line that no example has: %s", line)
+			}
+		}
+	}
+	if blocks == 0 {
+		t.Error("README.md shows no code")
+	}
+}
+
+// Every file that a document names is there.
+func TestHouseDocumentsLinkToWhatIsThere(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
+	documents := append(glob(t, "docs", ".md"), "README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
+	for _, name := range documents {
+		for _, found := range link.FindAllStringSubmatch(read(t, name), -1) {
+			target := found[1]
+			if strings.Contains(target, "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(name), target)); err != nil {
+				t.Errorf("%s links to %s, which isn't there", name, target)
+			}
+		}
+	}
+}
+
+func glob(t *testing.T, folder, suffix string) []string {
+	t.Helper()
+	var out []string
+	err := filepath.WalkDir(folder, func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.HasSuffix(name, suffix) {
+			out = append(out, name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
