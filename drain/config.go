@@ -76,9 +76,9 @@ type Config struct {
 	// Logger hears of the leave, of who is waited for, and of what is lost. nil means slog.Default().
 	Logger *slog.Logger
 
-	// Listed is called when the registry lists the instance, and when it no longer does: turn a
-	// readiness probe red with it, or say so. It delays nothing but the next call. nil means nobody
-	// wants to know.
+	// Listed is called with the listing's state at first and with each change, newest wins, until the
+	// leave: turn a readiness probe red with it, or say so. It runs in a goroutine of its own, and delays
+	// nothing but its next call, and Serve's return, by a second at most. nil means nobody wants to know.
 	Listed func(registry.State)
 
 	// Progress is called with each change of the drain, newest wins: while it runs, changes in between

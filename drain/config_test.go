@@ -215,6 +215,20 @@ func TestBoundBeyondTheGraceIsWarnedAboutAtStart(t *testing.T) {
 	r.end()
 }
 
+// Whoever wants to know hears when the registry no longer lists the instance.
+func TestR9ListedIsTold(t *testing.T) {
+	heard := make(chan registry.State, 10)
+	r := begin(t, hello, func(_ *http.Server, c *Config) { c.Listed = func(s registry.State) { heard <- s } })
+	for _, listed := range []bool{true, false, true} {
+		r.reg.becomes(func() { r.reg.state.Listed = listed })
+		for soon(t, heard, "news").Listed != listed {
+		}
+	}
+	r.leave()
+	r.barrier()
+	r.end()
+}
+
 type chanWriter chan string
 
 func (c chanWriter) Write(b []byte) (int, error) {

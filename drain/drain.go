@@ -241,13 +241,13 @@ func (d *drainer) watch(ctx context.Context) {
 	var warned time.Duration
 	for s := range d.listing.Watch(ctx) {
 		d.learn()
-		if d.set.Listed != nil {
-			d.set.Listed(s)
-		}
 		if room := d.set.room.Worst(); s.Bound > room && s.Bound != warned {
 			warned = s.Bound
 			d.log.Warn("a drain begun now may be cut short: callers may need longer to let go than the grace allows",
 				"service", d.set.Service, "id", s.As.ID, "bound", s.Bound, "room", d.set.room.String())
+		}
+		if d.set.Listed != nil {
+			d.set.Listed(s)
 		}
 	}
 }

@@ -199,6 +199,7 @@ func TestHTTP2AnswersTell(t *testing.T) {
 		if resp := post(); resp.ProtoMajor != 2 || resp.Header.Get("Eider-Leaving") != me.String() {
 			t.Errorf("after the leave: %v", resp)
 		}
+		tr.CloseIdleConnections() // as Eider's callers do before they let go; else net/http lingers 1 s after its GOAWAY
 		r.barrier()
 		r.end()
 	})
