@@ -142,7 +142,7 @@ func (l *Listing) settled(err error) bool {
 
 // hesitate puts the next registration off, and says why it isn't listed.
 func (l *Listing) hesitate(err error, now time.Time) {
-	l.phase, l.told = refused, told{}
+	l.phase = refused
 	l.delay(err, now)
 	why := &eider.Error{Op: "register " + l.rec.Key.String(), Kind: eider.KindOf(err), Err: err}
 	if l.state.Listed || l.state.Err == nil || l.state.Err.Error() != why.Error() {

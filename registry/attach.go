@@ -112,9 +112,6 @@ func (a *attacher) opened(w *pb.Welcome, k *link) {
 		a.beat = max(wire.ToDuration(ms), 10*time.Millisecond)
 	}
 	a.postpone(time.Now())
-	for _, l := range a.listings {
-		l.phase, l.told = apart, told{}
-	}
 }
 
 // postpone draws when the next beat is due. Called with a.mu held.
@@ -130,7 +127,7 @@ func (a *attacher) lost(err error) {
 		a.why = err
 	}
 	for _, l := range a.listings {
-		l.phase, l.told = apart, told{}
+		l.phase = apart
 		if l.leaving == nil || l.uttered {
 			l.set(false, err)
 		}

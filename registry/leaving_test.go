@@ -112,7 +112,9 @@ func TestD14StoppedListingIsNeverBegun(t *testing.T) {
 		if said := idle(c, time.Minute); len(said) != 0 {
 			t.Errorf("a listing that was stopped before it began was told: %v", said)
 		}
-		if err := l.Left(t.Context()); err != nil {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := l.Left(ctx); err != nil {
 			t.Errorf("Left = %v", err)
 		}
 	})
@@ -140,6 +142,13 @@ func TestD14ClosedHandleRegistersNothing(t *testing.T) {
 		node := newFake(t)
 		reg := node.open(Config{})
 		reg.Close()
+		used := node.open(Config{})
+		used.Register(Registration{Service: "search", Address: "10.0.0.7:1"})
+		node.attach()
+		used.Close()
+		if _, err := used.Register(orders); eider.KindOf(err) != eider.Closed {
+			t.Errorf("Register on a handle that was used and closed = %v", err)
+		}
 		if _, err := reg.Register(orders); eider.KindOf(err) != eider.Closed {
 			t.Errorf("Register on a closed handle = %v", err)
 		}
@@ -151,7 +160,7 @@ func TestD14ClosedHandleRegistersNothing(t *testing.T) {
 				t.Errorf("Watch on a closed handle yields %v", err)
 			}
 		}
-		if node.dialled() != 0 {
+		if node.dialled() != 1 { // the used one's
 			t.Error("a closed handle dialled")
 		}
 	})
