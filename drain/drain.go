@@ -27,6 +27,10 @@ import (
 // RegisterOnShutdown functions run at the end. It serves TLS if srv.TLSConfig has certificates. Don't call
 // its Shutdown; end ctx.
 //
+// An HTTP/2 client that keeps its idle connection in spite of GOAWAY delays the return by a second, which is
+// net/http's own wait; Eider's callers close theirs before they let go. Hijacked connections are their
+// handlers' and aren't waited for.
+//
 // The error is for what kept it from serving: a Config that doesn't hold (eider.Invalid, every fault at
 // once), a port that is taken, a registration that breaks a bound, a listener that failed. Losses while
 // leaving aren't errors: they are in the [Report], whose Exit is meant for os.Exit.
