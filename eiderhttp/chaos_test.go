@@ -1,0 +1,96 @@
+package eiderhttp
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Instances that misbehave in every way at random, and POSTs from many callers: none is ever read wholly by two
+// instances, or twice by one, unless the first said that it hadn't processed it. With an Idempotency-Key all that
+// is promised is an answer from somebody.
+func TestS9NoPOSTIsEverSentTwice(t *testing.T) {
+	const loops, rounds = 8, 120
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	w := newWorld(t, &Transport{RetryRatio: 1})
+	var processed tally
+	misbehave := func(name string, n uint64) string {
+		var mu sync.Mutex
+		rnd := rand.New(rand.NewPCG(seed, n))
+		draw := func() int {
+			mu.Lock()
+			defer mu.Unlock()
+			return rnd.IntN(16)
+		}
+		return script(t, func(_ int, c net.Conn) {
+			if draw() == 0 {
+				c.(*net.TCPConn).SetLinger(0) // reset before a byte is read
+				return
+			}
+			requests(c, func(_ int, r *http.Request, body string) bool {
+				how := draw()
+				if how == 1 {
+					io.WriteString(c, "HTTP/1.1 421 Misdirected Request\r\nContent-Length: 0\r\n\r\n")
+					return true
+				}
+				processed.add(body)
+				switch how {
+				case 2: // read, and not answered
+					return false
+				case 3: // cut in the header
+					io.WriteString(c, "HTTP/1.1 200 O")
+					return false
+				case 4: // cut in the body
+					io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")
+					return false
+				case 5: // answered, then reset
+					io.WriteString(c, answerOK)
+					c.(*net.TCPConn).SetLinger(0)
+					return false
+				case 6: // answered, then ended: the keep-alive race
+					io.WriteString(c, answerOK)
+					return false
+				}
+				io.WriteString(c, answerOK)
+				return true
+			})
+		}).Addr().String()
+	}
+	w.set("orders", up("orders", "a", misbehave("a", 1)), up("orders", "b", misbehave("b", 2)), up("orders", "c", misbehave("c", 3)), up("orders", "dead", deadPort(t)))
+	var wg sync.WaitGroup
+	for i := range loops {
+		wg.Go(func() {
+			for k := range rounds {
+				req := post(t, strings.NewReader(fmt.Sprintf("%d-%d", i, k)))
+				if resp, err := w.tr.RoundTrip(req); err == nil {
+					io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	processed.mu.Lock() // a script may still be reading what its caller has given up
+	for id, n := range processed.n {
+		if n > 1 {
+			t.Errorf("POST %s was processed %d times", id, n)
+		}
+	}
+	processed.mu.Unlock()
+	faults := w.tr.Faults()
+	t.Logf("faults: %v", faults)
+	if faults[Cut] == 0 || faults[WrongAddress] == 0 {
+		t.Errorf("nothing went wrong: %v", faults)
+	}
+	for _, in := range w.tr.live() {
+		if n := in.inFlight.Load(); n != 0 {
+			t.Errorf("%d tries of %v are still counted as in flight", n, in.to)
+		}
+	}
+}
