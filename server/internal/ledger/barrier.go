@@ -31,7 +31,7 @@ type drain struct {
 	open    int
 	capped  int
 	total   int
-	joining bool // members are being added: the barrier isn't reached before all have been
+	joining bool // a report is being merged: the barrier isn't reached before all of it has been
 	reached bool
 	barrier moment // after the leave
 	slot    int32
@@ -89,11 +89,9 @@ func (t *Table) openDrain(e *entry) *drain {
 	if d.reached {
 		return d
 	}
-	d.joining = true
 	for _, f := range e.svc.followers {
-		t.join(d, f)
+		t.join(d, f) // nothing is reached meanwhile: nobody owns the drain yet
 	}
-	d.joining = false
 	if t.clock < t.before {
 		t.enter(d, member{caller: string(eider.FromBefore), kind: eider.FromBefore, cap: t.before - d.from})
 	}

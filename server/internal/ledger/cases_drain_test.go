@@ -342,6 +342,18 @@ func TestEveryDrainEnds(t *testing.T) {
 	}
 }
 
+// Its first word after a long stop is its leave: it isn't lapsed for the beats that it missed.
+func TestLeaveAfterALongStop(t *testing.T) {
+	w := two(t, "c1")
+	w.actor("p1").beats, w.actor("p2").beats = false, false // two of two: preservation keeps them
+	w.advance(40 * time.Second)
+	w.leave("p1", "orders/1")
+	w.want("orders/1", eider.Draining, 0)
+	w.advance(5 * time.Second)
+	w.want("orders/1", eider.Draining, eider.BeatsMissed)
+	w.want("orders/2", eider.Lapsed, 0) // alone among the silent now
+}
+
 // A leaving instance that was taken for dead and is back goes on with the same leave.
 func TestDrainGoesOnAfterARevival(t *testing.T) {
 	w := two(t, "c1", "c2")

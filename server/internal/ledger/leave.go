@@ -60,7 +60,10 @@ func (t *Table) holder(op string, s Session, key eider.Key) (*entry, error) {
 	switch {
 	case e == nil:
 		return nil, errorf(eider.NotFound, op, key, "nobody of that name is registered; register it first")
-	case e.sess != nil && e.sess.id == s, e.home == s && e.rec.Status == eider.Left:
+	case e.sess != nil && e.sess.id == s:
+		t.renew(e.sess) // it speaks, so it lives: a leave after a long stop must not lapse for want of a beat
+		return e, nil
+	case e.home == s && e.rec.Status == eider.Left:
 		return e, nil
 	case e.home == s && e.owned:
 		t.fx.End = append(t.fx.End, s)

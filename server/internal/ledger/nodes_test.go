@@ -60,6 +60,27 @@ func TestBarrierAcrossNodes(t *testing.T) {
 	}
 }
 
+// One report tells that the last one has let go, and that another one has come: that is no barrier.
+func TestReportIsMergedAsAWhole(t *testing.T) {
+	a, b := pair(t)
+	a.mustRegister("p", "orders/1", "10.0.0.1:81")
+	gossip(a, b)
+	b.follow("c1", "orders")
+	a.leave("p", "orders/1")
+	gossip(a, b)
+	report(b, a, "orders/1")
+	b.letGo("c1", "orders/1")
+	b.follow("c2", "orders")
+	r, _ := b.tb.Members(b.now, b.departure("orders/1"))
+	r.Members[0], r.Members[1] = r.Members[1], r.Members[0]
+	if r.Members[0].Caller != "c1" {
+		t.Fatalf("%+v: want c1 first", r.Members)
+	}
+	a.saw(a.tb.Report(a.now, "b", r))
+	a.wantReached("orders/1", false)
+	a.wantMember("orders/1", "c2", eider.Waiting)
+}
+
 // A caller that moves is one caller: remembered here, waited for there, and joined by its id.
 func TestMovingCallerIsJoined(t *testing.T) {
 	a, b := pair(t)
