@@ -10,42 +10,55 @@ import (
 	"github.com/eiderhq/eider"
 )
 
-// TestCountingInAndLookingAreOneStep races one pick against the mark, again and again: either the pick is
+// TestCountingInAndLookingAreOneStep races a picker against the mark, again and again: either a pick is
 // counted when letting go looks, or it sees the mark. Looking first and counting after that fails here.
 func TestCountingInAndLookingAreOneStep(t *testing.T) {
-	const rounds = 1 << 16
+	const rounds = 1 << 13
 	members := make([]member, rounds)
 	let := make([]atomic.Bool, rounds)
-	var arrived, wrong atomic.Int64
+	var round atomic.Int64
+	var stop atomic.Bool
+	var wrong int
 	var picker sync.WaitGroup
 	picker.Go(func() {
-		for i := range members {
-			arrived.Store(int64(i) + 1)
-			if ok, _ := members[i].enter(); ok {
+		for i := 0; i < rounds && !stop.Load(); i++ {
+			round.Store(int64(i) + 1)
+			for !stop.Load() {
+				if ok, _ := members[i].enter(); !ok {
+					break
+				}
 				if let[i].Load() {
-					wrong.Add(1)
+					wrong++
 				}
 				members[i].leave(unwritten | 1)
 			}
 		}
 	})
-	for i := range members {
-		for spins := 0; arrived.Load() <= int64(i); spins++ {
-			if spins%1024 == 1023 {
-				runtime.Gosched()
-			}
-		}
+	end := time.Now().Add(3 * time.Second) // hundreds of rounds on the busiest machine
+	for i := 0; i < rounds && time.Now().Before(end); i++ {
+		until(&round, i+1, func() {})
 		for range i % 64 { // meet it at every step
-			arrived.Load()
+			round.Load()
 		}
 		members[i].mark()
-		if ok, _ := members[i].settled(0); ok {
-			let[i].Store(true)
+		for ok := false; !ok; ok, _ = members[i].settled(0) {
+			runtime.Gosched()
 		}
+		let[i].Store(true)
 	}
+	stop.Store(true)
 	picker.Wait()
-	if n := wrong.Load(); n > 0 {
-		t.Fatalf("%d of %d picks began after they had been let go of", n, rounds)
+	if wrong > 0 {
+		t.Fatalf("%d picks began after they had been let go of", wrong)
+	}
+}
+
+// until spins, and does something, until the number is reached.
+func until(n *atomic.Int64, value int, do func()) {
+	for spins := 1; n.Load() < int64(value); spins++ {
+		if do(); spins%1024 == 0 {
+			runtime.Gosched()
+		}
 	}
 }
 
@@ -61,24 +74,21 @@ func TestAWrittenPickIsNeverOverlooked(t *testing.T) {
 		choices[i].m.mark()
 	}
 	var round, begun, done atomic.Int64
-	until := func(n *atomic.Int64, value int, do func()) {
-		for spins := 1; n.Load() < int64(value); spins++ {
-			if do(); spins%1024 == 0 {
-				runtime.Gosched()
-			}
-		}
-	}
+	var stop atomic.Bool
 	var picker sync.WaitGroup
 	picker.Go(func() {
 		for i := range choices {
-			until(&round, i+1, func() {})
+			if until(&round, i+1, func() {}); stop.Load() {
+				return
+			}
 			begun.Store(int64(i) + 1)
 			choices[i].Wrote()
 			done.Store(int64(i) + 1)
 		}
 	})
 	overlooked := 0
-	for i := range choices {
+	end := time.Now().Add(3 * time.Second)
+	for i := 0; i < rounds && time.Now().Before(end); i++ {
 		now := r.now()
 		round.Store(int64(i) + 1)
 		until(&begun, i+1, func() {})
@@ -88,6 +98,8 @@ func TestAWrittenPickIsNeverOverlooked(t *testing.T) {
 			}
 		})
 	}
+	stop.Store(true)
+	round.Store(rounds)
 	picker.Wait()
 	if overlooked > 0 {
 		t.Fatalf("%d looks found no pick where one was", overlooked)

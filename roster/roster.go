@@ -154,7 +154,8 @@ func outcome(ctx context.Context, err error, took time.Duration) Outcome {
 }
 
 // View returns the last good view, nil before the first, and what is known of its freshness. Instances
-// that the roster keeps although the registry's view lacks them are in it, suspect as absent.
+// that the roster keeps although the registry's view lacks them are in it, suspect as absent. While it
+// is Connected the view is current, however long ago there was news.
 func (r *Roster) View() registry.Update {
 	if r.snap.Load() == nil {
 		if err := r.begin(); err != nil {
