@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -67,10 +66,10 @@ type fault struct {
 	instance *eider.Instance // to be left out from now on
 }
 
-// discard ends an answer that another try is to better. What is short is read, so that its connection lives on.
+// discard ends an answer that another try is to better. It isn't read to its end, which might be long in coming:
+// a connection to somebody else's address is no loss.
 func (f *fault) discard() {
 	if f.answer != nil {
-		io.CopyN(io.Discard, f.answer.Body, 16<<10)
 		f.answer.Body.Close()
 	}
 }
@@ -109,7 +108,7 @@ func (y *try) judge(err error, body *body) *fault {
 	}
 	y.mu.Lock()
 	connected, silent, late := y.got > 0, y.silent, y.late
-	unwritten := y.conn != nil && y.conn.written.Load() == y.written
+	unwritten := y.stale || y.conn != nil && y.conn.written.Load() == y.written
 	y.mu.Unlock()
 	if late != nil {
 		err = late

@@ -113,6 +113,10 @@ func faultCases() []faultCase {
 			io.WriteString(c, "HTTP/1.1 421 Misdirected Request\r\nContent-Length: 2\r\n\r\nno")
 			return true
 		})},
+		{name: "wrong address, hung", cause: WrongAddress, allows: anybody, a: http1(0, func(c net.Conn) bool {
+			io.WriteString(c, "HTTP/1.1 421 Misdirected Request\r\nContent-Length: 2\r\n\r\nn")
+			return forever(c)
+		})},
 		{name: "HTTP/2 no header", http2: true, cause: TimedOut, allows: repeatable, tr: header, a: http2(0, hang)},
 		{name: "HTTP/2 no header in TryTimeout", http2: true, cause: TimedOut, allows: repeatable, tr: try, a: http2(0, hang)},
 		{name: "HTTP/2 refused stream", http2: true, cause: RefusedStream, allows: anybody, silent: true, a: http2(0, func(c net.Conn, s uint32) bool {

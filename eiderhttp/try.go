@@ -44,6 +44,7 @@ type try struct {
 	silent   bool        // net/http wanted to send it again by itself
 	conn     *conn       // the first one, nil if it isn't ours
 	written  int64       // what had been written to it before
+	stale    bool        // its peer had ended it
 	come     bool        // the answer's header has, or the try has failed
 	late     error       // which timeout ended it
 	overall  *time.Timer // TryTimeout
@@ -192,6 +193,7 @@ func (y *try) gotConn(info httptrace.GotConnInfo) {
 	if y.conn, _ = raw.(*conn); y.conn != nil {
 		y.written = y.conn.written.Load()
 		if y.conn.stale(info.Reused && !y.http2) {
+			y.stale = true
 			y.conn.Close() // the write fails, and nobody can doubt that nothing was written
 		}
 	}
