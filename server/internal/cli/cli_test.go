@@ -101,7 +101,7 @@ func (p *printed) rewind() string {
 
 func (w *world) process(args []string, out, errs *printed) Process {
 	return Process{Args: args, Getenv: func(k string) string { return w.env[k] }, Out: out, Err: errs, Zone: time.UTC, Version: "v0",
-		Terminal: w.tty, Dial: w.net.From("127.0.0.1").Dial}
+		Terminal: w.tty, Dial: w.net.From("127.0.0.2").Dial}
 }
 
 // eider runs one command to its end.

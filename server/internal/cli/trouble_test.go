@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -241,8 +242,8 @@ func followEventsBubble(w *world) {
 	wantPart(w.t, errs.rewind(), "no longer kept")
 	w.net.Stall("127.0.0.1")
 	time.Sleep(silence + time.Second)
-	w.net.Resume("127.0.0.1")
 	wantPart(w.t, errs.rewind(), "trying again")
+	w.net.Resume("127.0.0.1")
 	if code := end(); code != exitOK {
 		w.t.Errorf("ended by Ctrl-C: exit %d, want 0", code)
 	}
@@ -262,9 +263,11 @@ func TestClosedOutput(t *testing.T) {
 		for _, args := range []string{"services", "instances orders -w", "drains -w", "events -f"} {
 			p := w.process(strings.Fields(args), nil, &printed{})
 			p.Out = closed{}
-			if code := p.Run(w.t.Context()); code != exitFailure {
+			ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+			if code := p.Run(ctx); code != exitFailure {
 				t.Errorf("eider %s: exit %d, want %d", args, code, exitFailure)
 			}
+			cancel()
 			synctest.Wait()
 		}
 	})
