@@ -203,7 +203,8 @@ func TestEndOfTheCallersOwnInstance(t *testing.T) {
 				w.wantMember("orders/1", "c1", eider.Waiting) // its attach stream says that it still runs
 				w.detach("c1", Lost)
 			case "lapsed":
-				w.actor("c1").beats = false
+				w.ports["10.0.0.1:90"] = NoAnswer // its host is lost
+				w.detach("c1", Lost)
 				w.unfollow("c1", Lost)
 				w.advance(20 * time.Second)
 				w.want("checkout/1", eider.Lapsed, 0)

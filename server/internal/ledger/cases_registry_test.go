@@ -275,10 +275,13 @@ func TestPausedNodeLapsesNobody(t *testing.T) {
 	for _, d := range []time.Duration{1500 * time.Millisecond, 30 * time.Second, time.Hour} {
 		w := fresh(t)
 		w.mustRegister("p", "orders/1", "10.0.0.1:81")
-		w.advance(11900 * time.Millisecond)
+		w.advance(10 * time.Second)
+		w.actor("p").beats = false // its beats wait in the socket: this node is about to stop
+		w.advance(4300 * time.Millisecond)
 		w.now = w.now.Add(d)
-		w.actor("p").beaten = w.now // what it sent meanwhile waits in its socket: it is heard at the next look but one
 		w.saw(w.tb.Look(w.now))
+		w.advance(100 * time.Millisecond)
+		w.actor("p").beats = true // and are heard now
 		w.advance(2 * time.Second)
 		w.want("orders/1", eider.Up, 0)
 		if w.count(eider.EventPaused) != 1 || w.count(eider.EventSuspect) != 0 {
