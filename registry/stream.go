@@ -291,21 +291,18 @@ func (s *session[Req, Reply]) part() {
 	s.depart(last, errClosed)
 }
 
-// depart says a last word and ends this half of the stream; the reader waits for the node to end the other.
+// depart says a last word and ends this half of the stream; the reader waits for the node to end the
+// other. How long is bounded by Close, or by the dog.
 func (s *session[Req, Reply]) depart(last *Req, why error) {
 	s.gone = why
+	if errors.Is(why, errMoved) {
+		s.dog.Reset(farewell)
+	}
 	if last != nil && s.stream.Send(last) != nil {
 		return
 	}
-	if s.stream.CloseSend() != nil {
-		return
-	}
-	timer := time.NewTimer(farewell)
-	defer timer.Stop()
-	select {
-	case <-s.ctx.Done():
-	case <-timer.C:
-		s.cut(why)
+	if s.stream.CloseSend() == nil {
+		<-s.ctx.Done()
 	}
 }
 
