@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,6 +38,7 @@ type fake struct {
 	at    []time.Time
 	away  error // what dials meet; nil: they work
 	local net.Addr
+	hung  atomic.Bool // streams aren't ended when the client ends its half
 }
 
 // call is one stream, as the node sees it.
@@ -154,10 +156,12 @@ func hold[Req, Reply any](f *fake, s grpc.BidiStreamingServer[Req, Reply], strea
 	case err := <-c.bye:
 		return err
 	case <-ended:
-		return nil
 	case <-f.ctx.Done():
-		return nil
 	}
+	if f.hung.Load() {
+		<-s.Context().Done()
+	}
+	return nil
 }
 
 // say sends replies.
