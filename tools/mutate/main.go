@@ -1,7 +1,11 @@
 // Command mutate shows that tests can fail: it applies each testdata/mutants/*.patch by itself, runs
 // the tests of its package, and expects red.
 //
-//	go run ./mutate [-since REV] [-only TEXT] [-jobs N]    from the tools folder
+//	go run ./mutate [-since REV] [-only TEXT] [-budget TIME] [-jobs N]    from the tools folder
+//
+// A patch named for a case (d5-….patch) is tried first with the tests named for it (TestD5…), and with all of
+// its package if those stay green. With -budget it takes as many as it can start in that time, another
+// share with each commit.
 //
 // A patch takes one behaviour out of the code. Lines before "diff --git" that begin with # say which;
 // "# run: ./server/internal/e2e -run TestX" names other tests than those of the patch's package. A
@@ -11,9 +15,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,12 +40,13 @@ type mutant struct {
 func main() {
 	since := flag.String("since", "", "only mutants whose room changed since this revision")
 	only := flag.String("only", "", "only mutants whose path contains this")
+	budget := flag.Duration("budget", 0, "start no further mutant after this time; 0 means all")
 	jobs := flag.Int("jobs", 2, "how many run at once")
 	timeout := flag.Duration("timeout", 2*time.Minute, "for the tests of one mutant")
 	flag.Parse()
 	top, err := output("", "git", "rev-parse", "--show-toplevel")
 	if err == nil {
-		err = run(strings.TrimSpace(top), *since, *only, *jobs, *timeout)
+		err = run(strings.TrimSpace(top), *since, *only, *budget, *jobs, *timeout)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
@@ -46,11 +54,17 @@ func main() {
 	}
 }
 
-func run(top, since, only string, jobs int, timeout time.Duration) error {
+func run(top, since, only string, budget time.Duration, jobs int, timeout time.Duration) error {
 	mutants, err := find(top, since, only)
 	if err != nil {
 		return err
 	}
+	if budget > 0 {
+		if err := shuffle(top, mutants); err != nil {
+			return err
+		}
+	}
+	begun := time.Now()
 	queue := make(chan mutant, len(mutants))
 	for _, m := range mutants {
 		queue <- m
@@ -58,6 +72,7 @@ func run(top, since, only string, jobs int, timeout time.Duration) error {
 	close(queue)
 	var mu sync.Mutex
 	var failed []error
+	left := 0
 	var wg sync.WaitGroup
 	for range jobs {
 		wg.Go(func() {
@@ -70,6 +85,12 @@ func run(top, since, only string, jobs int, timeout time.Duration) error {
 			}
 			defer os.RemoveAll(tree)
 			for m := range queue {
+				if budget > 0 && time.Since(begun) > budget {
+					mu.Lock()
+					left++
+					mu.Unlock()
+					continue
+				}
 				start := time.Now()
 				verdict := m.try(tree, timeout)
 				mu.Lock()
@@ -84,8 +105,19 @@ func run(top, since, only string, jobs int, timeout time.Duration) error {
 		})
 	}
 	wg.Wait()
-	fmt.Printf("%d mutants: %d killed, %d not\n", len(mutants), len(mutants)-len(failed), len(failed))
+	fmt.Printf("%d mutants: %d killed, %d not, %d left to another run\n", len(mutants), len(mutants)-len(failed)-left, len(failed), left)
 	return errors.Join(failed...)
+}
+
+// shuffle puts the mutants into an order of this commit's own.
+func shuffle(top string, mutants []mutant) error {
+	head, err := output(top, "git", "rev-parse", "HEAD")
+	if err != nil {
+		return err
+	}
+	seed := sha256.Sum256([]byte(head))
+	rand.New(rand.NewChaCha8(seed)).Shuffle(len(mutants), func(i, j int) { mutants[i], mutants[j] = mutants[j], mutants[i] })
+	return nil
 }
 
 func find(top, since, only string) ([]mutant, error) {
@@ -106,6 +138,9 @@ func find(top, since, only string) ([]mutant, error) {
 	var mutants []mutant
 	for patch := range strings.FieldsSeq(out) {
 		m, touched, err := read(top, patch)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // deleted in the work tree
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -152,19 +187,41 @@ func (m mutant) try(tree string, timeout time.Duration) error {
 	if out, err := output(room, "go", "test", "-count=1", "-run", "^$", "."); err != nil {
 		return fmt.Errorf("doesn't compile: %w\n%s", err, out)
 	}
+	if name := named(m.patch); name != "" && len(m.args) == 0 {
+		if red, _ := test(room, timeout, "-run", name); red {
+			return nil
+		}
+	}
+	red, err := test(room, timeout, m.args...)
+	if err == nil && !red {
+		return errors.New("the tests stay green")
+	}
+	return err
+}
+
+// named returns the pattern of the tests that are named for a patch's case, "" if it has none.
+func named(patch string) string {
+	id, _, _ := strings.Cut(filepath.Base(patch), "-")
+	if len(id) < 2 || !strings.ContainsAny(id[:1], "drkDRK") || strings.Trim(id[1:], "0123456789") != "" {
+		return ""
+	}
+	return "^Test" + strings.ToUpper(id) + "[A-Z]"
+}
+
+// test tells whether the tests of a room are red; an error means that they didn't run.
+func test(room string, timeout time.Duration, args ...string) (red bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout+10*time.Second)
 	defer cancel()
-	args := append([]string{"test", "-count=1", "-failfast", "-timeout", timeout.String(), "."}, m.args...)
-	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-failfast", "-timeout", timeout.String(), "."}, args...)...)
 	cmd.Dir = room
 	out, err := cmd.CombinedOutput()
 	if err == nil {
-		return errors.New("the tests stay green")
+		return false, nil
 	}
 	if !bytes.Contains(out, []byte("FAIL")) {
-		return fmt.Errorf("the tests didn't run: %w\n%s", err, out)
+		return false, fmt.Errorf("the tests didn't run: %w\n%s", err, out)
 	}
-	return nil
+	return true, nil
 }
 
 // copyTree copies what git tracks or would track to a folder of its own, so that the work tree is never touched.
