@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -70,4 +71,39 @@ func read(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// docs/cases.md lists every case, and what it calls held has a test and a mutant named for it.
+func TestHouseCases(t *testing.T) {
+	tests, mutants := map[string]bool{}, map[string]bool{}
+	named := regexp.MustCompile(`func Test([DRK]\d+)[A-Z]|name: "([DRK]\d+)[A-Z]`)
+	for _, name := range glob(t, ".", ".go") {
+		if strings.HasSuffix(name, "_test.go") || strings.Contains(name, "registrytest") {
+			for _, found := range named.FindAllStringSubmatch(read(t, name), -1) {
+				tests[found[1]+found[2]] = true
+			}
+		}
+	}
+	for _, name := range glob(t, ".", ".patch") {
+		id, _, _ := strings.Cut(filepath.Base(name), "-")
+		mutants[strings.ToUpper(id)] = true
+	}
+	states := map[string]string{}
+	for _, row := range regexp.MustCompile(`(?m)^\| ([DRK]\d+) \|.*\| (held|part \(.+\)|open: .+) \|$`).FindAllStringSubmatch(read(t, "docs/cases.md"), -1) {
+		states[row[1]], _, _ = strings.Cut(row[2], " ")
+	}
+	for letter, most := range map[string]int{"D": 22, "R": 18, "K": 22} {
+		for n := 1; n <= most; n++ {
+			id := letter + strconv.Itoa(n)
+			switch states[id] {
+			case "held", "part":
+				if !tests[id] || !mutants[id] {
+					t.Errorf("%s is said to be %s: test named for it: %v, mutant: %v", id, states[id], tests[id], mutants[id])
+				}
+			case "open:":
+			default:
+				t.Errorf("docs/cases.md has no row for %s, or its state is none of held, part (…), open: …", id)
+			}
+		}
+	}
 }
