@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/eiderhq/eider"
 	pb "github.com/eiderhq/eider/api/eider/v1"
 )
@@ -136,4 +138,39 @@ func TestDoubtIsToldNowOrNever(t *testing.T) {
 			t.Errorf("a doubt of long ago was told: %v", said)
 		}
 	})
+}
+
+// A node reads no message above 64 KiB: a caller of thousands of instances that all leave at once must not lose
+// its stream for naming them, each time anew.
+func TestAckFitsIntoAMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
+		s, c := followed(t, node, node.open(Config{}))
+		var many []eider.Departure
+		for i := range 4000 {
+			many = append(many, dep(fmt.Sprintf("orders-%0100d", i)))
+		}
+		s.Ack(at(1), many[:2000], many[2000:])
+		m := until(c, (*pb.WatchRequest).GetAck)
+		if size := proto.Size(m); size > 63<<10 || len(m.GetLetGo()) < 400 {
+			t.Errorf("an acknowledgement of %d departures has %d bytes, want as many as fit into 63 KiB", len(m.GetLetGo()), size)
+		}
+		c.bye <- nil
+		c = node.watch(1)
+		if size := proto.Size(until(c, (*pb.WatchRequest).GetSubscribe)); size > 63<<10 {
+			t.Errorf("a subscription has %d bytes", size)
+		}
+	})
+}
+
+// A node takes two callers of one name for one process, and the let-go of either for that of both.
+func TestCallersOfAFleetHaveNamesOfTheirOwn(t *testing.T) {
+	seen := map[string]bool{}
+	for range 50_000 {
+		name := callerName("checkout")
+		if seen[name] {
+			t.Fatalf("%s was drawn twice by a fleet of 50,000", name)
+		}
+		seen[name] = true
+	}
 }

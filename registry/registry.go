@@ -144,8 +144,9 @@ func addresses(list string) (addrs []string, err error) {
 	return addrs, nil
 }
 
-// callerName makes a name unique: checkout@b2f19c. What doesn't fit into a header or a page's path
-// becomes a dash.
+// callerName makes a name unique: checkout@b2f19c03d1e7. What doesn't fit into a header or a page's path
+// becomes a dash. The suffix has 48 bits, since a node joins streams by this name: were two processes of a
+// fleet to draw the same one, a drain would take the let-go of either for that of both.
 func callerName(name string) string {
 	if name == "" {
 		name = strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe")
@@ -156,5 +157,5 @@ func callerName(name string) string {
 		}
 		return c
 	}, name)
-	return fmt.Sprintf("%s@%06x", name[:min(len(name), 64)], rand.Uint32()>>8)
+	return fmt.Sprintf("%s@%012x", name[:min(len(name), 64)], rand.Uint64()>>16)
 }

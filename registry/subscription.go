@@ -112,9 +112,34 @@ func (s *Subscription) Close() {
 	}
 }
 
-// joined is what all followers of the service say together: the oldest of their cursors in this node run, what
-// all of them have let go of, and what any of them can't.
+// joined is what all followers of the service say together, as far as one message has room for it.
 func (f *feed) joined(run uint64) ackState {
+	all := f.together(run)
+	room := largestNaming
+	all.letGo, room = fit(all.letGo, room)
+	all.noAlternative, _ = fit(all.noAlternative, room)
+	return all
+}
+
+// largestNaming bounds the departures that a message names, in bytes: a node reads no message above 64 KiB, and
+// would end the stream for it, again and again. Drains of those that aren't named wait for their caps.
+const largestNaming = 60 << 10
+
+// fit returns the first departures that have room, and how much is left.
+func fit(list []eider.Departure, room int) ([]eider.Departure, int) {
+	for i := range list {
+		need := len(list[i].ID) + 16 // with the nonce, and what protobuf puts around both
+		if need > room {
+			return list[:i], 0
+		}
+		room -= need
+	}
+	return list, room
+}
+
+// together is the oldest of the followers' cursors in this node run, what all of them have let go of, and what
+// any of them can't.
+func (f *feed) together(run uint64) ackState {
 	first := f.followers[0].acks
 	if first.at.Run != run {
 		first.at = eider.Cursor{}
