@@ -81,7 +81,7 @@ func New(cfg Config) (*Node, error) {
 	rate := func(perSecond int) native.Rate {
 		return native.Rate{PerSecond: float64(perSecond), Burst: 2 * perSecond}
 	}
-	n.native = native.New(n.replica, native.Config{Beat: s.Beat, Logger: n.log, Limits: native.Limits{
+	n.native = native.New(n.replica, native.Config{Beat: s.Beat, Lease: s.Lease, Logger: n.log, Limits: native.Limits{
 		Connections: s.MaxConnections, Streams: s.MaxStreams, Instances: s.MaxStreamInstances, Subscriptions: s.MaxStreamServices,
 		Register: rate(s.RegisterRate), Reattach: rate(s.ReattachRate), Watch: rate(s.WatchRate),
 	}})

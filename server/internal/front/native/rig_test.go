@@ -114,7 +114,7 @@ func (r *rig) attached(host string) attachClient {
 	r.t.Helper()
 	s := r.attach(r.dial(host))
 	tell(r.t, s.Send, hello())
-	if w := hear(r.t, s.Recv).GetWelcome(); w.GetRun() != 0xabc || w.GetNode() != "n1" || w.GetBeatMs() != 2000 {
+	if w := hear(r.t, s.Recv).GetWelcome(); w.GetRun() != 0xabc || w.GetNode() != "n1" || w.GetBeatMs() != 2000 || w.GetLeaseMs() != 20_000 {
 		r.t.Fatalf("welcome: %v", w)
 	}
 	return s

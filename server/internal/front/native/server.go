@@ -43,6 +43,7 @@ const (
 // Config sets the front up.
 type Config struct {
 	Beat   time.Duration // what processes are told to beat at; 0 means 2s
+	Lease  time.Duration // the node's default lease, told to who follows: how long an absent instance is doubted; 0 means 20s
 	Logger *slog.Logger  // nil means slog.Default()
 	Limits Limits
 }
@@ -71,6 +72,9 @@ type Server struct {
 func New(reg replica.Registry, cfg Config) *Server {
 	if cfg.Beat <= 0 {
 		cfg.Beat = 2 * time.Second
+	}
+	if cfg.Lease <= 0 {
+		cfg.Lease = 20 * time.Second
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()

@@ -254,7 +254,7 @@ func (st *stream) greet(h *pb.Hello) error {
 		return err
 	}
 	node := st.srv.own()
-	err = st.send(st.side.welcome(&pb.Welcome{Run: node.Run, Node: node.Name, BeatMs: uint32(st.srv.cfg.Beat.Milliseconds())}))
+	err = st.send(st.side.welcome(&pb.Welcome{Run: node.Run, Node: node.Name, BeatMs: wire.FromDuration(st.srv.cfg.Beat), LeaseMs: wire.FromDuration(st.srv.cfg.Lease)}))
 	if err != nil {
 		st.side.end(replica.Lost)
 	}
