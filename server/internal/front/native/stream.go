@@ -17,6 +17,7 @@ import (
 
 	"github.com/eiderhq/eider"
 	pb "github.com/eiderhq/eider/api/eider/v1"
+	"github.com/eiderhq/eider/internal/wire"
 	"github.com/eiderhq/eider/server/internal/replica"
 )
 
