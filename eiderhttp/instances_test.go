@@ -62,7 +62,7 @@ func TestK10HangingUpIsNeutral(t *testing.T) {
 	w.set("orders", up("orders", "a", a), spare("orders", "b", b.addr()))
 	for range 6 {
 		ctx, cancel := context.WithCancelCause(context.Background())
-		done := make(chan error)
+		done := make(chan error, 1)
 		go func() {
 			req := post(t, strings.NewReader("x"))
 			resp, err := w.tr.RoundTrip(req.WithContext(ctx))
@@ -71,7 +71,12 @@ func TestK10HangingUpIsNeutral(t *testing.T) {
 			}
 			done <- err
 		}()
-		<-reached
+		select {
+		case <-reached:
+		case err := <-done:
+			cancel(nil)
+			t.Fatalf("a wasn't called, though its callers have only hung up: %v", err)
+		}
 		cancel(errors.New("the user has closed the tab"))
 		if err := <-done; !errors.Is(err, context.Canceled) {
 			t.Fatalf("got %v, want it to be context.Canceled", err)
