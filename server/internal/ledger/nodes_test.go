@@ -275,3 +275,17 @@ func TestBeatsAfterAMove(t *testing.T) {
 		t.Error("it still beats here, and isn't told")
 	}
 }
+
+// A process said LEFT on one node while its attach to another was under way: it has left, on both, in
+// whatever order they hear of it.
+func TestLeftIsFinalAcrossNodes(t *testing.T) {
+	left := eider.Record{Key: key("orders/1"), Incarnation: eider.Incarnation{Number: 1, Nonce: 1}, Attachment: 1, Version: 3, Status: eider.Left}
+	later := eider.Record{Key: key("orders/1"), Incarnation: left.Incarnation, Attachment: 2, Version: 1, Status: eider.Draining, Address: "10.0.0.1:81"}
+	for _, order := range [][]eider.Record{{left, later}, {later, left}} {
+		w := fresh(t)
+		for _, rec := range order {
+			w.saw(w.tb.Apply(w.now, rec, "b"))
+		}
+		w.want("orders/1", eider.Left, 0)
+	}
+}
