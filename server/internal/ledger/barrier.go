@@ -106,8 +106,11 @@ func (t *Table) join(d *drain, f *following) {
 	i, ok := d.index[f.proc.name]
 	switch {
 	case !ok:
-		t.enter(d, member{caller: f.proc.name, proc: f.proc, kind: eider.Native,
-			cap: t.cfg.Cap + max(f.proc.wait-t.clock, 0)})
+		m := member{caller: f.proc.name, proc: f.proc, kind: eider.Native, cap: t.cfg.Cap + max(f.proc.wait-t.clock, 0)}
+		if t.clock < t.before {
+			m.cap = max(m.cap, t.before-d.from) // it may be one from before that was told to come back so late
+		}
+		t.enter(d, m)
 	case d.members[i].state == eider.Unfollowed || d.members[i].state == eider.SaidGoodbye || d.members[i].state == eider.Ended:
 		t.reopen(d, i)
 	}

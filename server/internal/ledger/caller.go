@@ -316,7 +316,18 @@ func (t *Table) ExtendCaller(now time.Time, caller string, d time.Duration) Effe
 			}
 		}
 	case t.clock < t.before:
-		t.before = min(max(t.before, t.cfg.Cap+d), t.cfg.Cap+maxWait)
+		t.comeBack(d)
 	}
 	return t.take()
+}
+
+// comeBack has barriers wait until somebody from before, who was told to come back in d, has done so: callers
+// spread that by up to a quarter, and then have to connect.
+func (t *Table) comeBack(d moment) {
+	t.before = min(max(t.before, t.cfg.Cap+d, t.clock+d+d/4+t.cfg.Reattach), t.cfg.Cap+maxWait)
+	for _, run := range t.running() {
+		if i, ok := run.index[string(eider.FromBefore)]; ok && run.from+run.members[i].cap < t.before {
+			t.extend(run, string(eider.FromBefore), t.before-run.from-run.members[i].cap)
+		}
+	}
 }

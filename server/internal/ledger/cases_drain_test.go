@@ -307,6 +307,32 @@ func TestRetryAfterExtendsLeaseAndCap(t *testing.T) {
 	w.want("orders/2", eider.Lapsed, 0)
 }
 
+// Somebody from before who was told to come back later is waited for, in drains that run already too, and
+// however often that happens; the bound says so.
+func TestRetryAfterExtendsTheWaitForCallersFromBefore(t *testing.T) {
+	w := newWorld(t, Config{Node: "a"})
+	w.mustRegister("p1", "orders/1", "10.0.0.1:81")
+	w.leave("p1", "orders/1")
+	w.advance(7 * time.Second)
+	w.saw(w.tb.ExtendCaller(w.now, "c1", 6*time.Second)) // who comes back at 13s, or at 14.5s with its jitter
+	if d := w.drain("orders/1"); d.Bound < 14500*time.Millisecond {
+		t.Errorf("bound %s of the drain, want 14.5s at least", d.Bound)
+	}
+	w.advance(7 * time.Second)
+	w.wantReached("orders/1", false)
+	w.saw(w.tb.ExtendCaller(w.now, "c1", 6*time.Second)) // and is told so again, at 14s
+	if got := w.tb.Bound("orders"); got < 7500*time.Millisecond {
+		t.Errorf("bound %s of the next drain, want 7.5s at least", got)
+	}
+	w.advance(7500 * time.Millisecond)
+	w.follow("c1", "orders")
+	w.advance(100 * time.Millisecond)
+	w.wantMember("orders/1", "c1", eider.Waiting) // not capped as it comes: it came as told
+	w.letGo("c1", "orders/1")
+	w.advance(time.Second)
+	w.wantReached("orders/1", true)
+}
+
 // Every drain ends: with LEFT, with evidence, with silence, with a successor.
 func TestEveryDrainEnds(t *testing.T) {
 	for how, want := range map[string]eider.Status{"left": eider.Left, "killed": eider.Dead, "silent": eider.Lapsed, "superseded": eider.Dead} {

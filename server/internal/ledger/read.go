@@ -190,7 +190,9 @@ func (t *Table) running() []*drain {
 
 // Bound returns how long a drain of the service begun now pauses at most, counted from the leave. It
 // doesn't hang on who follows the service now: a caller may come between this answer and the leave.
-func (t *Table) Bound(service string) time.Duration { return t.cfg.Cap + max(t.waits-t.clock, 0) }
+func (t *Table) Bound(service string) time.Duration {
+	return max(t.cfg.Cap+max(t.waits-t.clock, 0), t.before-t.clock)
+}
 
 // maxVoid bounds the sentences of Void.
 const maxVoid = 16
