@@ -183,7 +183,7 @@ func (t *Table) Detach(now time.Time, s Session, how Ending) Effects {
 	}
 	delete(t.sessions, s)
 	t.alarms.cancel(sess)
-	if how == Lost {
+	if how == Lost && len(sess.entries) > 0 { // else its process had said all that it had to say
 		t.streamLost()
 	}
 	for _, e := range sess.entries {

@@ -255,7 +255,7 @@ func (t *Table) Unfollow(now time.Time, f Follower, how Ending) Effects {
 	t.begin(now)
 	if follower := t.followers[f]; follower != nil {
 		t.drop(f, follower)
-		if how == Lost {
+		if p := follower.proc; how == Lost && (p.ended == 0 || p.live > 0) { // else its process has ended, as is known
 			t.streamLost()
 		}
 		t.ended(follower.proc)

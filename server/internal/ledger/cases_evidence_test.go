@@ -221,3 +221,25 @@ func TestNodeDegradedReplacesTheStorm(t *testing.T) {
 	w.advance(time.Second)
 	w.want("orders/15", eider.Up, eider.StreamEnded)
 }
+
+// Processes that have left end their streams, and many do at once when a fleet shrinks: that is no storm.
+func TestPlannedEndsAreNoStorm(t *testing.T) {
+	w := fresh(t)
+	for i := range 10 {
+		w.mustRegister(fmt.Sprint("p", i), fmt.Sprint("orders/", i), fmt.Sprint("10.0.0.1:", 100+i))
+	}
+	for i := range 8 {
+		w.follow(fmt.Sprint("p", i), "stock")
+		w.leave(fmt.Sprint("p", i), fmt.Sprint("orders/", i))
+		w.left(fmt.Sprint("p", i), fmt.Sprint("orders/", i))
+		w.detach(fmt.Sprint("p", i), Lost)
+		w.unfollow(fmt.Sprint("p", i), Lost) // it didn't say goodbye
+	}
+	w.ports["10.0.0.1:108"] = NoAnswer
+	w.detach("p8", Lost)
+	w.advance(time.Second)
+	if w.count(eider.EventDegraded) != 0 {
+		t.Error("eight planned ends are taken for a fault of this node's network")
+	}
+	w.want("orders/8", eider.Up, eider.StreamEnded)
+}
