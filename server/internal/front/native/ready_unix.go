@@ -32,11 +32,15 @@ func (c *counted) ReadOnReady(size int, pool mem.BufferPool) (buf *[]byte, n int
 	if err == nil && n == 0 {
 		err = io.EOF
 	}
-	if err != nil && buf != nil {
-		pool.Put(buf)
-		buf, n = nil, 0
+	if err == nil {
+		return buf, n, nil
 	}
-	return buf, n, err
+	if buf != nil {
+		pool.Put(buf)
+	}
+	// On a connection that is closed or past its deadline by now tryRead wasn't called, and n is the last read's.
+	// A count without a buffer would have grpc read from nil, and the node be gone.
+	return nil, 0, err
 }
 
 // read tries once; false means that there is nothing yet, and that the poller wakes us.
