@@ -42,18 +42,18 @@ var quiet = slog.New(slog.DiscardHandler)
 
 // order is what a child is told to be.
 type order struct {
-	Role     string        // registry, instance or caller
+	Role     string        // registry, instance, caller or asker
 	Settings node.Settings // of a registry
 
 	GRPC, Service, ID, Listen string        // of an instance or caller
 	InFlight, Streams         time.Duration // of an instance
-	SlowStart                 bool          // of an instance: after its signals are heard it waits for a line on its standard input
+	SlowStart                 bool          // once its signals are heard it waits for a line on its standard input
 	Base                      bool          // of a caller: serves an instance of the service named by ID too
 }
 
 // line is what a child says on its standard output.
 type line struct {
-	Kind   string        // ready, starting, serving, listed, unlisted, progress, report, tally, log or failed
+	Kind   string        // ready, starting, serving, listed, unlisted, progress, report, tally, asked, log or failed
 	At     time.Time     // when
 	GRPC   string        `json:",omitempty"`
 	HTTP   string        `json:",omitempty"`
@@ -62,6 +62,9 @@ type line struct {
 	Drain  *eider.Drain  `json:",omitempty"`
 	Report *drain.Report `json:",omitempty"`
 	Tally  *tally        `json:",omitempty"`
+
+	Slowest time.Duration `json:",omitzero"` // of an asker's
+	Asked   int           `json:",omitzero"` // answers
 }
 
 // speaker writes a child's lines.
@@ -104,9 +107,11 @@ func obey(text string) int {
 	code, err := 1, fmt.Errorf("no role %q", o.Role)
 	switch o.Role {
 	case "registry":
-		code, err = o.registry(ctx, say)
+		code, err = o.registry(ctx, say, words)
 	case "instance":
 		code, err = o.instance(ctx, say, words, log)
+	case "asker":
+		code, err = o.asker(say, words)
 	case "caller":
 		code, err = o.caller(ctx, say, words, log)
 	}

@@ -3,9 +3,11 @@
 package faults
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +41,17 @@ func (s *server) again(change func(*node.Settings)) *server {
 	settings := s.settings
 	change(&settings)
 	return startNode(s.t, settings)
+}
+
+// succeed has another run of the registry take its addresses over the moment it is killed.
+func (s *server) succeed() *server {
+	s.t.Helper()
+	p := spawn(s.t, order{Role: "registry", Settings: s.settings, SlowStart: true})
+	p.awaitKind("starting")
+	s.kill()
+	p.tell("start")
+	ready := p.awaitKind("ready")
+	return &server{p, s.settings, ready.GRPC, ready.HTTP}
 }
 
 // ask reads what one of the console's addresses says.
@@ -109,6 +122,28 @@ func (s *server) drains(service string) []eider.Drain {
 		s.t.Fatal(err)
 	}
 	return page.Drains
+}
+
+// metric reads an unlabelled one.
+func (s *server) metric(name string) float64 {
+	s.t.Helper()
+	hc := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := hc.Get("http://" + s.http + "/metrics")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if text, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+			v, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			return v
+		}
+	}
+	s.t.Fatalf("no metric %s", name)
+	return 0
 }
 
 // eventually waits until a condition holds.

@@ -19,7 +19,11 @@ import (
 )
 
 // registry plays a node until a signal ends it.
-func (o order) registry(ctx context.Context, say *speaker) (int, error) {
+func (o order) registry(ctx context.Context, say *speaker, words <-chan string) (int, error) {
+	if o.SlowStart {
+		say.say(line{Kind: "starting"})
+		<-words
+	}
 	n, err := node.New(node.Config{Settings: o.Settings, Logger: slog.New(slog.NewTextHandler(say, nil))})
 	if err != nil {
 		return 1, err
