@@ -112,6 +112,10 @@ func (l *Listing) refuse(err error, now time.Time) {
 			l.finish()
 			return
 		}
+		if l.outlived(err) {
+			l.rec.Incarnation, l.rec.Attachment = eider.Incarnation{Nonce: nonce()}, 0
+			l.state.In = l.rec.Incarnation
+		}
 		l.hesitate(err, now)
 	case listed:
 		if kind := eider.KindOf(err); kind == eider.Stale || kind == eider.NotFound {
@@ -122,6 +126,13 @@ func (l *Listing) refuse(err error, now time.Time) {
 		l.told = told{} // which of them was refused isn't said; all of them may be said again
 	default: // of something said before a refusal that was taken already
 	}
+}
+
+// outlived tells whether somebody has taken this incarnation's place for good: a higher attachment was called stale
+// as well. A process that lives on all the same (it was paused, and its successor has come and gone) is a
+// new incarnation from then on, or it would serve unlisted for ever (R9). One that is leaving stays gone (D16).
+func (l *Listing) outlived(err error) bool {
+	return eider.KindOf(err) == eider.Stale && l.leaving == nil && l.tries > 0
 }
 
 // settled tells whether a refusal leaves nothing to be ended: a listing that only wants to end isn't

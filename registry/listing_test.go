@@ -255,6 +255,35 @@ func TestR9LongOutage(t *testing.T) {
 	})
 }
 
+// A process whose successor has come and gone while it was paused is called stale for good; it lives, so it
+// comes back as a new incarnation.
+func TestR9OutlivedByASuccessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
+		l, c := listedOne(node, node.open(Config{}))
+		first := l.State().In
+		c.bye <- nil
+		c = node.attach()
+		for try := range 2 {
+			m := until(c, (*pb.AttachRequest).GetRegister)
+			if got := m.GetRecord().GetIncarnation().GetNonce(); got != first.Nonce {
+				t.Fatalf("try %d is by the nonce %x, want %x: one refusal may be of a late attach", try, got, first.Nonce)
+			}
+			c.say(refusal(m, eider.Stale, 0))
+		}
+		m := until(c, (*pb.AttachRequest).GetRegister)
+		in := m.GetRecord().GetIncarnation()
+		if in.GetNonce() == first.Nonce || in.GetNumber() != 0 || m.GetRecord().GetAttachment() != 1 {
+			t.Fatalf("it comes back as %v", m.GetRecord())
+		}
+		c.say(grant(m, 9))
+		synctest.Wait()
+		if s := l.State(); !s.Listed || s.In.Number != 9 || s.In.Nonce != in.GetNonce() {
+			t.Errorf("listed as %v", s)
+		}
+	})
+}
+
 func TestStateIsWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := newFake(t)
