@@ -93,6 +93,8 @@ func (a *attacher) ring() {
 
 func (a *attacher) bell() <-chan struct{} { return a.rung }
 
+func (a *attacher) later() <-chan time.Time { return nil }
+
 func (a *attacher) open(ctx context.Context, c pb.RegistryClient) (talk[pb.AttachRequest, pb.AttachReply], error) {
 	return c.Attach(ctx)
 }

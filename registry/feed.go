@@ -36,7 +36,8 @@ type feed struct {
 
 	acked   ackState // what was last said on this stream
 	ackedAt time.Time
-	owing   bool // a follower has said something since
+	ackBy   time.Time // a cursor alone is acknowledged no earlier
+	owing   bool      // a follower has said something since
 }
 
 // ackState is what an acknowledgement says.
@@ -111,8 +112,8 @@ func (f *feed) acknowledge(now time.Time, run uint64) (*pb.WatchRequest, time.Ti
 		f.owing = false
 		return nil, time.Time{}
 	}
-	if at := f.ackedAt.Add(ackEvery); !news && now.Before(at) {
-		return nil, at
+	if !news && now.Before(f.ackBy) {
+		return nil, f.ackBy
 	}
 	f.owing, f.acked, f.ackedAt = false, next, now
 	return &pb.WatchRequest{Kind: &pb.WatchRequest_Ack{Ack: &pb.Ack{

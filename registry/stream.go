@@ -26,6 +26,7 @@ type side[Req, Reply any] interface {
 	welcome(*Reply) *pb.Welcome
 	opened(*pb.Welcome, *link)
 	bell() <-chan struct{}
+	later() <-chan time.Time                                    // a bell for what may wait; nil: nothing may
 	due(now time.Time) (say []*Req, again time.Time, err error) // what is to be said now, and when to look again; zero: when the bell rings
 	ping() *Req
 	heard(*Reply) (answer bool, err error) // answer: to a ping; an error ends the stream
@@ -261,6 +262,7 @@ func (s *session[Req, Reply]) write() {
 		timer.Reset(again.Sub(now))
 		select {
 		case <-s.side.bell():
+		case <-s.side.later():
 		case <-timer.C:
 		case <-s.ctx.Done():
 			return

@@ -2,10 +2,12 @@ package registry
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/retry"
 )
 
 // Follow subscribes as a caller: this process now owes acknowledgements. It is for what picks
@@ -82,14 +84,31 @@ func (s *Subscription) Ack(at eider.Cursor, letGo, noAlternative []eider.Departu
 		return
 	}
 	s.acks.at = at
+	news := false
 	if !same(s.acks.letGo, letGo) {
-		s.acks.letGo = slices.Clone(letGo)
+		s.acks.letGo, news = slices.Clone(letGo), true
 	}
 	if !same(s.acks.noAlternative, noAlternative) {
-		s.acks.noAlternative = slices.Clone(noAlternative)
+		s.acks.noAlternative, news = slices.Clone(noAlternative), true
 	}
-	s.feed.owing = true
-	s.w.queue(s.feed)
+	f := s.feed
+	waits := f.owing // for its time, with what was owed before
+	f.owing = true
+	if news {
+		s.w.queue(f)
+		return
+	}
+	if now := time.Now(); !waits {
+		f.ackBy = latest(now.Add(retry.Early(ackAfter, 0.5, rand.Float64())), f.ackedAt.Add(ackEvery))
+		s.w.queueLate(f, now, f.ackBy)
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // Doubt reports that a dial of the instance was refused, by a caller without a recent success there.

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	ackEvery   = 100 * time.Millisecond // acknowledgements that say nothing but a cursor travel no more often
+	ackAfter   = 25 * time.Millisecond  // acknowledgements that say nothing but a cursor wait, jittered down by half: views go first
+	ackEvery   = 100 * time.Millisecond // and travel no more often
 	viewWithin = 10 * time.Second       // from a subscription to its first view; without one the stream is stuck
 	maxDoubts  = 64                     // refused dials waiting to be told; a burst of more says no more
 )
@@ -26,6 +27,7 @@ type watcher struct {
 	reg      *Registry
 	observer bool
 	rung     chan struct{}
+	late     *time.Timer // rings for what may wait
 
 	mu      sync.Mutex
 	started bool
@@ -35,14 +37,17 @@ type watcher struct {
 	lease   time.Duration
 	why     error // why there's no stream
 
-	todo     []*feed // feeds with something due
+	todo     []*feed   // feeds with something due
+	lateAt   time.Time // what late is set to; zero: nothing
 	unfollow []string
 	doubts   []*pb.Doubt
 	pings    uint64
 }
 
 func newWatcher(r *Registry, observer bool) *watcher {
-	return &watcher{reg: r, observer: observer, rung: make(chan struct{}, 1), feeds: make(map[string]*feed), lease: defaultLease}
+	late := time.NewTimer(time.Hour)
+	late.Stop()
+	return &watcher{reg: r, observer: observer, rung: make(chan struct{}, 1), late: late, feeds: make(map[string]*feed), lease: defaultLease}
 }
 
 // join adds a follower of a service, and begins to watch if it is the first of all.
@@ -96,11 +101,24 @@ func (w *watcher) leave(s *Subscription) {
 
 // queue has the writer look at a feed. Called with w.mu held.
 func (w *watcher) queue(f *feed) {
+	w.add(f)
+	w.ring()
+}
+
+func (w *watcher) add(f *feed) {
 	if !f.queued {
 		f.queued = true
 		w.todo = append(w.todo, f)
 	}
-	w.ring()
+}
+
+// queueLate has the writer look at a feed at a time, if it doesn't look earlier. Called with w.mu held.
+func (w *watcher) queueLate(f *feed, now, at time.Time) {
+	w.add(f)
+	if w.lateAt.IsZero() || at.Before(w.lateAt) {
+		w.lateAt = at
+		w.late.Reset(at.Sub(now))
+	}
 }
 
 func (w *watcher) ring() {
@@ -111,6 +129,8 @@ func (w *watcher) ring() {
 }
 
 func (w *watcher) bell() <-chan struct{} { return w.rung }
+
+func (w *watcher) later() <-chan time.Time { return w.late.C }
 
 func (w *watcher) open(ctx context.Context, c pb.RegistryClient) (talk[pb.WatchRequest, incoming], error) {
 	stream, err := c.Watch(ctx, grpc.ForceCodecV2(viewCodec{}))
@@ -177,6 +197,9 @@ func (w *watcher) due(now time.Time) (say []*pb.WatchRequest, again time.Time, e
 		say = append(say, &pb.WatchRequest{Kind: &pb.WatchRequest_Doubt{Doubt: d}})
 	}
 	w.unfollow, w.doubts = nil, nil
+	if !now.Before(w.lateAt) {
+		w.lateAt = time.Time{}
+	}
 	waiting := w.todo[:0]
 	for _, f := range w.todo {
 		m, at, err := f.due(now, w)

@@ -157,6 +157,20 @@ func (r *Roster) look(now time.Duration) work {
 	return w
 }
 
+// untended tells whether the tender would have something to do, now or at a time that it has to find out.
+// Called under the lock.
+func (r *Roster) untended() bool {
+	if len(r.out)+len(r.doubts) > 0 || r.closed {
+		return true
+	}
+	if _, warming := r.warming(); warming {
+		return true
+	}
+	return slices.ContainsFunc(r.members, func(m *member) bool {
+		return m.before != nil || m.marked && !m.letGo || m.in.Suspicion.Has(eider.Absent)
+	})
+}
+
 // tend does what is due, tells the registry, and returns when to be called again at the latest.
 func (r *Roster) tend(src source, now time.Duration) (due time.Duration) {
 	w := r.look(now)
@@ -190,8 +204,11 @@ func (a *word) equal(b *word) bool {
 	return a.at == b.at && slices.Equal(a.letGo, b.letGo) && slices.Equal(a.noAlternative, b.noAlternative)
 }
 
-// acknowledge says what pickers have switched to, and whom they have let go of, if that is news.
+// acknowledge says what pickers have switched to, and whom they have let go of, if that is news. Feeder and
+// tender both do: one at a time, so that the later word is the one that stays.
 func (r *Roster) acknowledge(src source, done []settled) {
+	r.saying.Lock()
+	defer r.saying.Unlock()
 	r.mu.Lock()
 	for _, s := range done {
 		s.m.letGo, s.m.before = true, nil

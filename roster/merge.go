@@ -16,8 +16,9 @@ const (
 	remembered = 256              // kept of instances that are no longer listed
 )
 
-// apply takes an update. It is called by one goroutine; when it returns, pickers have switched.
-func (r *Roster) apply(u registry.Update, now time.Duration) {
+// apply takes an update. It is called by one goroutine; when it returns, pickers have switched. It tells
+// whether that leaves the tender something to do.
+func (r *Roster) apply(u registry.Update, now time.Duration) (tend bool) {
 	if u.View != nil {
 		u.View = ordered(u.View)
 	}
@@ -48,8 +49,9 @@ func (r *Roster) apply(u registry.Update, now time.Duration) {
 	} else if u.View != nil {
 		r.publish(now)
 	}
+	tend = r.untended()
 	r.mu.Unlock()
-	r.wake()
+	return tend
 }
 
 // companions makes those of new members, outside the lock: the maker is a stranger.

@@ -56,6 +56,7 @@ type Roster struct {
 	snap    atomic.Pointer[snapshot]
 	run     runner
 
+	saying  sync.Mutex // taken before mu
 	mu      sync.Mutex
 	members []*member       // ordered by id
 	news    registry.Update // the last one, with the last good view

@@ -19,7 +19,8 @@ type source interface {
 }
 
 // runner is what a roster runs once it has begun: the feeder takes views, the tender lets go. They are
-// two, so that a slow LetGo delays acknowledgements and never a view.
+// two, so that a slow LetGo delays acknowledgements and never a view. The tender sleeps through changes
+// that leave it nothing to do.
 type runner struct {
 	open   func() (source, error)
 	once   sync.Once // opens; or forbids to
@@ -59,7 +60,11 @@ func (r *Roster) feed() {
 			r.orphaned(err)
 			return
 		}
-		r.apply(u, r.now())
+		if r.apply(u, r.now()) {
+			r.wake()
+		} else { // the usual change: nobody is to be let go of, so this goroutine says so itself
+			r.acknowledge(r.run.src, nil)
+		}
 		if u.View != nil && r.config.Applied != nil {
 			r.config.Applied(u.View)
 		}
