@@ -48,6 +48,7 @@ func (d *drainer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if to, named := r.Header["Eider-To"]; named && !d.meant(to) {
 		d.misdirected(writer, to)
 	} else {
+		delete(r.Header, "Eider-To") // it is for this hop: passed on by a proxy, it would be for somebody else
 		if d.leave.Load() != nil {
 			d.tally.arrived(x)
 		}
