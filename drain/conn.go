@@ -120,9 +120,9 @@ func (c *conn) unanswered() {
 	}
 }
 
-// closeIfQuiet closes unless a request's first byte has been read.
+// closeIfQuiet closes unless a request's first byte is here.
 func (c *conn) closeIfQuiet() bool {
-	if !c.phase.CompareAndSwap(quiet, closing) {
+	if c.waiting() || !c.phase.CompareAndSwap(quiet, closing) {
 		return false
 	}
 	c.Conn.Close()
