@@ -44,14 +44,16 @@ func (s *server) again(change func(*node.Settings)) *server {
 }
 
 // succeed has another run of the registry take its addresses over the moment it is killed.
-func (s *server) succeed() *server {
+func (s *server) succeed(change func(*node.Settings)) *server {
 	s.t.Helper()
-	p := spawn(s.t, order{Role: "registry", Settings: s.settings, SlowStart: true})
+	settings := s.settings
+	change(&settings)
+	p := spawn(s.t, order{Role: "registry", Settings: settings, SlowStart: true})
 	p.awaitKind("starting")
 	s.kill()
 	p.tell("start")
 	ready := p.awaitKind("ready")
-	return &server{p, s.settings, ready.GRPC, ready.HTTP}
+	return &server{p, settings, ready.GRPC, ready.HTTP}
 }
 
 // ask reads what one of the console's addresses says.
