@@ -6,7 +6,19 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/eiderhq/eider/internal/house"
 )
+
+func TestHouse(t *testing.T) {
+	broken, err := house.Rules{Module: "github.com/eiderhq/eider/tools"}.Check(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range broken {
+		t.Error(line)
+	}
+}
 
 // The committed code is what the committed .proto generates.
 func TestHouseGeneratedCodeIsCurrent(t *testing.T) {
