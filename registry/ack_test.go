@@ -100,6 +100,22 @@ func TestAcksAreJoined(t *testing.T) {
 	})
 }
 
+// A follower that comes after the others have let go may pick, before it has said a word: what they have let go
+// of is taken back at once, in time for a leave that the node hears of only now.
+func TestLateFollowerTakesBackWhatOthersLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
+		reg := node.open(Config{})
+		s, c := followed(t, node, reg)
+		s.Ack(at(1), []eider.Departure{dep("a")}, nil)
+		expectAck(t, c, 0, "1;a;")
+		if _, err := reg.Follow("orders"); err != nil {
+			t.Fatal(err)
+		}
+		expectAck(t, c, 0, "0;;")
+	})
+}
+
 // On a new stream the caller names what it has let go of, and repeats what it couldn't.
 func TestReconnectNamesWhatWasLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -217,7 +217,7 @@ func TestOpenDoesNoIO(t *testing.T) {
 		if node.dialled() != 0 {
 			t.Error("Open dialled")
 		}
-		if name := reg.Caller(); len(name) != len("check-out--x@b2f19c") || name[:13] != "check-out--x@" {
+		if name := reg.Caller(); len(name) != len("check-out--x@b2f19c03d1e7") || name[:13] != "check-out--x@" {
 			t.Errorf("the caller is %q", name)
 		}
 	})

@@ -82,6 +82,10 @@ func (w *watcher) join(service string) (*Subscription, error) {
 	}
 	s := &Subscription{w: w, feed: f, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	f.followers = append(f.followers, s)
+	if len(f.acked.letGo) > 0 { // by the others: this one hasn't let go of anybody, which a node must not go on believing
+		f.owing = true
+		w.queue(f)
+	}
 	return s, nil
 }
 
