@@ -27,6 +27,8 @@ func Role() {
 		err = serveRaw()
 	case "etcd":
 		err = serveEtcd()
+	case "instance":
+		err = serveInstance()
 	default:
 		err = fmt.Errorf("nobody plays %q", os.Getenv(roleVariable))
 	}
@@ -90,14 +92,14 @@ func start(cmd *exec.Cmd, ready string) (*process, error) {
 	}
 }
 
-// self starts this binary as a server.
-func self(role string) (*process, error) {
+// self starts this binary as a server, with settings as NAME=VALUE.
+func self(role string, settings ...string) (*process, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(exe)
-	cmd.Env = append(os.Environ(), roleVariable+"="+role)
+	cmd.Env = append(append(os.Environ(), roleVariable+"="+role), settings...)
 	return start(cmd, "ready ")
 }
 
@@ -148,11 +150,10 @@ func startNode() (*node, error) {
 
 // build builds the binary; the go command does it once and then knows.
 func build() (string, error) {
-	top, err := exec.Command("go", "env", "GOWORK").Output()
+	root, err := root()
 	if err != nil {
 		return "", err
 	}
-	root := filepath.Dir(strings.TrimSpace(string(top)))
 	binary := filepath.Join(root, "bin", "eider-bench")
 	cmd := exec.CommandContext(context.Background(), "go", "build", "-o", binary, "./server/cmd/eider")
 	cmd.Dir = root
@@ -160,6 +161,15 @@ func build() (string, error) {
 		return "", fmt.Errorf("building eider: %w\n%s", err, out)
 	}
 	return binary, nil
+}
+
+// root is the repository's top folder.
+func root() (string, error) {
+	top, err := exec.Command("go", "env", "GOWORK").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOWORK: %w; run this in the repository", err)
+	}
+	return filepath.Dir(strings.TrimSpace(string(top))), nil
 }
 
 // waitForEnd blocks until the parent closes standard input.

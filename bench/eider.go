@@ -2,12 +2,15 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/eiderhq/eider"
@@ -15,7 +18,7 @@ import (
 	"github.com/eiderhq/eider/roster"
 )
 
-// eiderFan is 1,000 callers, each a handle on a connection of its own with a roster, and one instance
+// eiderFan is a node and its callers, each a handle on a connection of its own with a roster, and one instance
 // whose status changes.
 type eiderFan struct {
 	node    *node
@@ -25,36 +28,41 @@ type eiderFan struct {
 	listing *registry.Listing
 	up      bool
 	finish  finish
-	counted []applied
+	awaited atomic.Pointer[awaited]
 }
 
-// applied counts each change once a caller.
-type applied struct {
-	mu   sync.Mutex
-	seen uint64 // the highest version applied
+// awaited is what every caller's view is to show.
+type awaited struct {
+	shows func(*eider.View) bool
+	seen  []atomic.Bool // by caller
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
+// patience bounds every wait of a measurement.
+const patience = 20 * time.Second
+
 func openEider(callers int) (f *eiderFan, err error) {
-	f = &eiderFan{counted: make([]applied, callers), up: true}
+	f = &eiderFan{up: true}
 	if f.node, err = startNode(); err != nil {
 		return nil, err
 	}
 	f.served = registry.Open(registry.Config{Addr: f.node.grpc, Caller: "served", Logger: quiet()})
-	if f.listing, err = f.served.Register(registry.Registration{Service: "orders", ID: "1", Address: "127.0.0.1:8080"}); err != nil {
+	if err := f.fill(callers); err != nil {
 		f.Close()
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	return f, nil
+}
+
+func (f *eiderFan) fill(callers int) (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	other, err := f.served.Register(registry.Registration{Service: "orders", ID: "2", Address: "127.0.0.1:8081"})
-	if err == nil {
-		err = errors.Join(listed(ctx, f.listing), listed(ctx, other)) // the other is the alternative to whoever leaves
+	if f.listing, err = f.serve(ctx, "orders", "1"); err != nil {
+		return err
 	}
-	if err != nil {
-		f.Close()
-		return nil, err
+	if _, err = f.serve(ctx, "orders", "2"); err != nil { // the alternative to whoever leaves
+		return err
 	}
 	for i := range callers {
 		f.follow(i)
@@ -62,86 +70,125 @@ func openEider(callers int) (f *eiderFan, err error) {
 	for _, r := range f.rosters {
 		_, done, err := r.Pick(ctx)
 		if err != nil {
-			f.Close()
-			return nil, err
+			return err
 		}
 		done(nil)
 	}
-	return f, nil
+	return nil
 }
 
-func listed(ctx context.Context, l *registry.Listing) error {
+// serve lists an instance that nobody will call.
+func (f *eiderFan) serve(ctx context.Context, service, id string) (*registry.Listing, error) {
+	l, err := f.served.Register(registry.Registration{Service: service, ID: id, Address: net.JoinHostPort("127.0.0.1", "9")})
+	if err != nil {
+		return nil, err
+	}
 	for s := range l.Watch(ctx) {
 		if s.Listed {
-			return nil
+			return l, nil
 		}
 	}
-	return fmt.Errorf("not listed: %v", l.State())
+	return nil, fmt.Errorf("not listed: %v", l.State())
 }
 
 func (f *eiderFan) follow(i int) {
 	reg := registry.Open(registry.Config{Addr: f.node.grpc, Caller: "caller" + strconv.Itoa(i), Logger: quiet()})
 	f.handles = append(f.handles, reg)
-	c := &f.counted[i]
 	f.rosters = append(f.rosters, roster.Config{Applied: func(view *eider.View) {
-		in, ok := view.Find("1")
-		if !ok {
-			return
-		}
-		c.mu.Lock()
-		news := in.Version > c.seen && c.seen != 0
-		c.seen = max(c.seen, in.Version)
-		c.mu.Unlock()
-		if news {
+		a := f.awaited.Load()
+		if a != nil && a.shows(view) && a.seen[i].CompareAndSwap(false, true) {
 			f.finish.one()
 		}
 	}}.Follow(reg, "orders"))
 }
 
+// expect begins to wait until each caller picks by a view that shows this; none may have had one before.
+func (f *eiderFan) expect(shows func(*eider.View) bool) {
+	f.finish.expect(len(f.rosters))
+	f.awaited.Store(&awaited{shows, make([]atomic.Bool, len(f.rosters))})
+}
+
+// lists tells whether a view has the instance.
+func lists(id string) func(*eider.View) bool {
+	return func(v *eider.View) bool {
+		_, ok := v.Find(id)
+		return ok
+	}
+}
+
+func not(shows func(*eider.View) bool) func(*eider.View) bool {
+	return func(v *eider.View) bool { return !shows(v) }
+}
+
 // Change changes the instance's status and returns when the last caller picks by it.
 func (f *eiderFan) Change() error {
-	f.finish.expect(len(f.rosters))
 	f.up = !f.up
 	status := eider.Down
 	if f.up {
 		status = eider.Up
 	}
+	f.expect(func(v *eider.View) bool {
+		in, ok := v.Find("1")
+		return ok && in.Status == status
+	})
 	if err := f.listing.SetStatus(status); err != nil {
 		return err
 	}
 	return f.finish.wait()
 }
 
-// Resident is the node's memory.
-func (f *eiderFan) Resident() (int64, error) { return f.node.resident() }
-
-// Close ends callers and node.
-func (f *eiderFan) Close() {
-	var wg sync.WaitGroup
-	for i := range f.handles {
-		wg.Go(func() {
-			_ = f.rosters[i].Close()
-			_ = f.handles[i].Close()
-		})
+// Acknowledged is Change until the node has heard of the last caller.
+func (f *eiderFan) Acknowledged() error {
+	if err := f.Change(); err != nil {
+		return err
 	}
-	wg.Wait()
-	if f.served != nil {
-		_ = f.served.Close()
-	}
-	f.node.stop()
+	return f.allAcknowledged()
 }
 
-// Barrier registers an instance more, lets it leave, and returns how long it took until the last
-// caller had let go.
-func (f *eiderFan) Barrier(ctx context.Context, n int) (time.Duration, error) {
-	l, err := f.served.Register(registry.Registration{Service: "orders", ID: "leaving" + strconv.Itoa(n), Address: net.JoinHostPort("127.0.0.1", strconv.Itoa(20000+n%20000))})
+// allAcknowledged waits until the node has every caller at the newest view. It asks the node's own list, each
+// millisecond, which costs the node time that is counted here.
+func (f *eiderFan) allAcknowledged() error {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		var list struct {
+			Services []eider.Summary `json:"services"`
+		}
+		if err := f.node.ask("/v1/services", &list); err != nil {
+			return err
+		}
+		for _, s := range list.Services {
+			if s.Service == "orders" && s.Behind == 0 {
+				return nil
+			}
+		}
+		<-time.After(time.Millisecond)
+	}
+	return fmt.Errorf("not every caller has acknowledged after %s", patience)
+}
+
+// ask reads one of the node's pages.
+func (n *node) ask(path string, into any) error {
+	resp, err := http.Get("http://" + n.http + path)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	if err := listed(ctx, l); err != nil {
-		return 0, err
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", path, resp.Status)
 	}
-	if err := f.settled(ctx, l.State().As.ID); err != nil {
+	return json.NewDecoder(resp.Body).Decode(into)
+}
+
+// Barrier lists one instance more, lets it leave, and returns how long it took until the last caller had let go.
+func (f *eiderFan) Barrier(ctx context.Context, id string) (took time.Duration, err error) {
+	f.expect(lists(id))
+	l, err := f.serve(ctx, "orders", id)
+	if err == nil {
+		err = f.finish.wait()
+	}
+	if err == nil {
+		err = f.allAcknowledged() // it is news that has settled when the leave begins
+	}
+	if err != nil {
 		return 0, err
 	}
 	start := time.Now()
@@ -151,28 +198,25 @@ func (f *eiderFan) Barrier(ctx context.Context, n int) (time.Duration, error) {
 	case <-ctx.Done():
 		return 0, fmt.Errorf("no barrier: %w", ctx.Err())
 	}
-	took := time.Since(start)
+	took = time.Since(start)
 	if d, _ := leaving.Drain(); d.Total < len(f.rosters) {
 		return 0, fmt.Errorf("the drain counted %d callers, not %d", d.Total, len(f.rosters))
 	}
 	return took, l.Left(ctx)
 }
 
-// settled waits until every caller has the instance in its list.
-func (f *eiderFan) settled(ctx context.Context, id string) error {
-	for _, r := range f.rosters {
-		for {
-			if v := r.View().View; v != nil {
-				if _, ok := v.Find(id); ok {
-					break
-				}
-			}
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("not every caller sees %s: %w", id, ctx.Err())
-			case <-time.After(time.Millisecond):
-			}
-		}
+// Resident is the node's memory.
+func (f *eiderFan) Resident() (int64, error) { return f.node.resident() }
+
+func (f *eiderFan) cpus() (cpus, error) { return f.node.cpus() }
+
+// Close ends callers and node.
+func (f *eiderFan) Close() {
+	var wg sync.WaitGroup
+	for i := range f.handles {
+		wg.Go(func() { _ = errors.Join(f.rosters[i].Close(), f.handles[i].Close()) })
 	}
-	return nil
+	wg.Wait()
+	_ = f.served.Close()
+	f.node.stop()
 }

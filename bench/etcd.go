@@ -91,6 +91,8 @@ func (f *etcdFan) Change() error {
 	return f.finish.wait()
 }
 
+func (f *etcdFan) cpus() (cpus, error) { return f.server.cpus() }
+
 // Close ends clients and server.
 func (f *etcdFan) Close() {
 	if f.cancel != nil {

@@ -2,73 +2,71 @@ package bench
 
 import (
 	"fmt"
-	"slices"
 	"time"
 )
 
-// Gate is one promise: Eider's figure over a peer's, both taken in this run.
+// Size says how much is measured. More takes longer and says more.
+type Size struct {
+	Callers int // of the fan-out gates
+	Rounds  int // counted rounds a gate
+}
+
+// Gate is one promise: Eider's figure beside a peer's, both taken in turns in this run.
 type Gate struct {
 	Name    string
 	Most    float64 // the ratio may be this much
-	Measure func() (Ratio, error)
+	Measure func(Size) (Result, error)
 }
 
-// Ratio is what a gate measured.
-type Ratio struct{ Eider, Peer Figure }
+// Gates are all of them. What they hold Eider to stands in docs/benchmarks.md.
+func Gates() []Gate {
+	return []Gate{
+		{"fan-out: a change until the last caller picks by it / raw gRPC", 1.2, fanOut},
+		{"fan-out: the same / etcd until the last watcher has it", 1, besideEtcd},
+		{"fan-out: the same with every acknowledgement / raw gRPC without", 1.7, acknowledged},
+		{"barrier: a leave until every idle caller has let go / fan-out", 2, barrier},
+		{"crash: kill -9 until nobody picks it, less the wait for the dial / fan-out", 3, crash},
+		{"memory: the server's, an idle caller / raw gRPC's", 1.2, memory},
+		{"http: a call by eiderhttp / by http.Transport", 1.15, httpTime},
+		{"http: allocations a call, on top of http.Transport's / 12", 1, httpAllocations},
+		{"ledger: allocations a renewal, at 100,000 instances / 1", 0, renewAllocations},
+		{"ledger: bytes an instance with three pairs of metadata / 1.5 KiB", 1, instanceBytes},
+		{"ledger: a renewal at 100,000 instances / at 1,000", flat, renewFlat},
+		{"ledger: a record applied at 100,000 instances / at 1,000", flat, applyFlat},
+	}
+}
+
+// Result is what a gate measured.
+type Result struct {
+	Eider, Peer Figure
+	CPU         float64 // Eider's processor time over the peer's, both ends together, with all that a round leaves behind; 0: not measured
+	Note        string  // what else was seen
+}
 
 // Ratio is Eider's figure over the peer's.
-func (r Ratio) Ratio() float64 { return r.Eider.Value / r.Peer.Value }
+func (r Result) Ratio() float64 { return r.Eider.Value / r.Peer.Value }
 
-// Figure is a median with its unit.
+// Figure is a number with its unit.
 type Figure struct {
 	Value float64
-	Unit  string // ns, bytes, or allocations
+	Unit  string // ns, bytes, or a word
 }
+
+func nanoseconds(d time.Duration) Figure { return Figure{float64(d), "ns"} }
 
 // String writes the figure for people.
 func (f Figure) String() string {
 	switch f.Unit {
 	case "ns":
-		return time.Duration(f.Value).Round(time.Microsecond / 10).String()
+		d := time.Duration(f.Value)
+		for _, unit := range []time.Duration{time.Millisecond, time.Microsecond} {
+			if d >= 10*unit {
+				return d.Round(unit / 10).String()
+			}
+		}
+		return d.String()
 	case "bytes":
 		return fmt.Sprintf("%.1f KiB", f.Value/1024)
 	}
 	return fmt.Sprintf("%.1f %s", f.Value, f.Unit)
-}
-
-// rest lets what a round has left behind (acknowledgements, collections) end before the next begins.
-const rest = 200 * time.Millisecond
-
-// turns times a and b in turns and returns the medians of the counted rounds.
-func turns(rounds int, a, b func() (time.Duration, error)) (Ratio, error) {
-	var as, bs []time.Duration
-	for round := range rounds + 3 {
-		<-time.After(rest)
-		ta, err := a()
-		if err != nil {
-			return Ratio{}, err
-		}
-		<-time.After(rest)
-		tb, err := b()
-		if err != nil {
-			return Ratio{}, err
-		}
-		if round >= 3 { // the first are warm-up
-			as, bs = append(as, ta), append(bs, tb)
-		}
-	}
-	return Ratio{median(as), median(bs)}, nil
-}
-
-func median(ds []time.Duration) Figure {
-	slices.Sort(ds)
-	return Figure{float64(ds[len(ds)/2]), "ns"}
-}
-
-func timed(do func() error) func() (time.Duration, error) {
-	return func() (time.Duration, error) {
-		start := time.Now()
-		err := do()
-		return time.Since(start), err
-	}
 }

@@ -75,6 +75,13 @@ func (s *rawServer) Watch(stream grpc.BidiStreamingServer[pb.WatchRequest, pb.Wa
 		defer s.mu.Unlock()
 		delete(s.watchers, w)
 	}()
+	go func() { // what a watcher says is read, as on every stream of two directions; it ends with the stream
+		for {
+			if _, err := stream.Recv(); err != nil {
+				return
+			}
+		}
+	}()
 	for {
 		select {
 		case <-stream.Context().Done():
@@ -190,6 +197,8 @@ func (f *rawFan) Change() error {
 
 // Resident is the server's memory.
 func (f *rawFan) Resident() (int64, error) { return f.server.resident() }
+
+func (f *rawFan) cpus() (cpus, error) { return f.server.cpus() }
 
 // Close ends clients and server.
 func (f *rawFan) Close() {

@@ -24,13 +24,13 @@ func main() {
 	rounds := flag.Int("rounds", 30, "counted rounds a gate")
 	flag.Parse()
 	missed := 0
-	fmt.Printf("%-62s %12s %12s %7s %7s\n", "", "eider", "peer", "ratio", "gate")
-	for _, g := range bench.Gates(*callers, *rounds) {
+	fmt.Printf("%-75s %16s %16s %6s %5s %5s\n", "", "eider", "peer", "ratio", "gate", "cpu")
+	for _, g := range bench.Gates() {
 		if !strings.Contains(g.Name, *only) {
 			continue
 		}
 		start := time.Now()
-		r, err := g.Measure()
+		r, err := g.Measure(bench.Size{Callers: *callers, Rounds: *rounds})
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "%s: %v\n", g.Name, err)
 			missed++
@@ -41,7 +41,11 @@ func main() {
 			verdict = "MISSED"
 			missed++
 		}
-		fmt.Printf("%-62s %12s %12s %7.2f %7.2f  %s (%.0fs)\n", g.Name, r.Eider, r.Peer, r.Ratio(), g.Most, verdict, time.Since(start).Seconds())
+		used := ""
+		if r.CPU > 0 {
+			used = fmt.Sprintf("%.2f", r.CPU)
+		}
+		fmt.Printf("%-75s %16s %16s %6.2f %5.2f %5s  %s (%.0fs) %s\n", g.Name, r.Eider, r.Peer, r.Ratio(), g.Most, used, verdict, time.Since(start).Seconds(), r.Note)
 	}
 	if missed > 0 {
 		os.Exit(1)

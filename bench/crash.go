@@ -1,0 +1,94 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/eiderhq/eider"
+)
+
+const (
+	crashCallers = 100
+	// So many others are listed that the crashes of ten seconds are no mass refusal, which would be told as doubts.
+	crashOthers = 150
+)
+
+// crash is the time from the SIGKILL of an instance's process until the last caller no longer has it in what it
+// picks by, less the time until the node's dial was refused: the node's own event says when.
+func crash(s Size) (Result, error) {
+	e, err := openEider(crashCallers)
+	if err != nil {
+		return Result{}, err
+	}
+	defer e.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for i := range crashOthers {
+		if _, err := e.served.Register(others(i)); err != nil {
+			return Result{}, err
+		}
+	}
+	if _, err := e.serve(ctx, "others", "last"); err != nil {
+		return Result{}, err
+	}
+	n := 0
+	var wholes, waits []time.Duration
+	kill := func() (time.Duration, error) {
+		n++
+		whole, wait, err := e.Crash("victim" + strconv.Itoa(n))
+		wholes, waits = append(wholes, whole), append(waits, wait)
+		return whole - wait, err
+	}
+	r, err := compare(s.Rounds, contender{do: kill}, contender{do: timed(e.Change)})
+	if err != nil {
+		return Result{}, err
+	}
+	r.Note = fmt.Sprintf("in all %s, of which %s until the dial was refused", nanoseconds(median(wholes[warmUp:])), nanoseconds(median(waits[warmUp:])))
+	return r, nil
+}
+
+// Crash starts an instance, kills its process, and returns how long it took until nobody picks it, and how
+// long until the node knew by a refused dial.
+func (f *eiderFan) Crash(id string) (whole, refused time.Duration, err error) {
+	f.expect(lists(id))
+	p, err := startInstance(f.node, "orders", id)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer p.stop()
+	if err := f.finish.wait(); err != nil {
+		return 0, 0, err
+	}
+	<-time.After(rest) // the node dials a newcomer once, to know that it could
+	f.expect(not(lists(id)))
+	start := time.Now()
+	if err := p.cmd.Process.Kill(); err != nil {
+		return 0, 0, err
+	}
+	if err := f.finish.wait(); err != nil {
+		return 0, 0, err
+	}
+	whole = time.Since(start)
+	at, err := f.died(id)
+	return whole, at.Sub(start.Round(0)), err
+}
+
+// died returns when the node found out.
+func (f *eiderFan) died(id string) (time.Time, error) {
+	var list struct {
+		Events []eider.Event `json:"events"`
+	}
+	if err := f.node.ask("/v1/events?"+url.Values{"service": {"orders"}, "last": {"20"}}.Encode(), &list); err != nil {
+		return time.Time{}, err
+	}
+	for _, e := range list.Events {
+		if e.ID == id && e.Kind == eider.EventDead {
+			return e.Time, nil
+		}
+	}
+	return time.Time{}, errors.New(id + " isn't dead by evidence; see the node's events")
+}

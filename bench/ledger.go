@@ -1,0 +1,72 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+)
+
+// flat is how much dearer an operation may be with a hundred times as many instances. A walk over them would
+// be a hundred times as dear; what is left is the processor's caches, which a thousand fit into.
+const flat = 6
+
+// ledgerTest runs what stands beside the ledger's code, which another module can't import, and returns its output.
+func ledgerTest(args ...string) (string, error) {
+	root, err := root()
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.Command("go", append([]string{"test", "-count=1"}, append(args, "./internal/ledger")...)...)
+	cmd.Dir = filepath.Join(root, "server")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", cmd, err, out)
+	}
+	return string(out), nil
+}
+
+// number finds the first group of a pattern.
+func number(text, pattern string) (float64, error) {
+	found := regexp.MustCompile(pattern).FindStringSubmatch(text)
+	if found == nil {
+		return 0, fmt.Errorf("no %s in:\n%s", pattern, text)
+	}
+	return strconv.ParseFloat(found[1], 64)
+}
+
+func sizes(bench string) (Result, error) {
+	out, err := ledgerTest("-run", "^$", "-bench", "^Benchmark"+bench+"$", "-benchtime", "300ms")
+	if err != nil {
+		return Result{}, err
+	}
+	var ns [3]float64
+	var errs [3]error
+	for i, n := range []string{"1000", "10000", "100000"} {
+		ns[i], errs[i] = number(out, "Benchmark"+bench+"/"+n+`-\d+\s+\d+\s+([\d.]+) ns/op`)
+	}
+	return Result{Eider: Figure{ns[2], "ns"}, Peer: Figure{ns[0], "ns"}, Note: fmt.Sprintf("at 10,000 %.0f ns", ns[1])}, errors.Join(errs[:]...)
+}
+
+func renewFlat(Size) (Result, error) { return sizes("Renew") }
+func applyFlat(Size) (Result, error) { return sizes("Apply") }
+
+func renewAllocations(Size) (Result, error) {
+	out, err := ledgerTest("-run", "^$", "-bench", "^BenchmarkRenew$/^100000$", "-benchtime", "300ms", "-benchmem")
+	if err != nil {
+		return Result{}, err
+	}
+	n, err := number(out, `(\d+) allocs/op`)
+	return Result{Eider: Figure{n, "allocations"}, Peer: Figure{1, "allocations"}}, err
+}
+
+func instanceBytes(Size) (Result, error) {
+	out, err := ledgerTest("-run", "^TestMemoryOfAnInstance$", "-v")
+	if err != nil {
+		return Result{}, err
+	}
+	n, err := number(out, `(\d+) bytes an instance`)
+	return Result{Eider: Figure{n, "bytes"}, Peer: Figure{1536, "bytes"}}, err
+}
