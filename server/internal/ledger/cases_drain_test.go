@@ -306,6 +306,19 @@ func TestRetryAfterExtendsLeaseAndCap(t *testing.T) {
 	w.want("orders/2", eider.Lapsed, 0)
 }
 
+// Names are their processes' to choose, but nobody is called like the callers from before.
+func TestNoCallerStandsForOthers(t *testing.T) {
+	w := newWorld(t, Config{Node: "a"})
+	w.mustRegister("p1", "orders/1", "10.0.0.1:81")
+	w.follow(string(eider.FromBefore), "orders")
+	w.leave("p1", "orders/1")
+	w.letGo(string(eider.FromBefore), "orders/1")
+	w.wantReached("orders/1", false)
+	w.wantMember("orders/1", string(eider.FromBefore), eider.Waiting)
+	w.advance(8 * time.Second) // two members of one name would be looked at for ever
+	w.wantReached("orders/1", true)
+}
+
 // Somebody from before who was told to come back later is waited for, in drains that run already too, and
 // however often that happens; the bound says so.
 func TestRetryAfterExtendsTheWaitForCallersFromBefore(t *testing.T) {

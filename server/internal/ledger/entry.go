@@ -213,8 +213,12 @@ func (t *Table) sweep(svc *service) {
 	}
 }
 
-// process returns the process of a name, a new one if need be.
+// process returns the process of a name, a new one if need be. None is called like the members that stand for
+// many: a drain's members are known by their names.
 func (t *Table) process(name string) *process {
+	if strings.HasPrefix(name, "callers ") {
+		name = "@" + name
+	}
 	p := t.processes[name]
 	if p == nil {
 		p = &process{name: strings.Clone(name)}
