@@ -21,6 +21,13 @@ type single struct {
 
 func (s *single) Close() error { s.closed.Add(1); return nil }
 
+func (s *single) Read(p []byte) (int, error) {
+	if s.closed.Load() > 0 {
+		return 0, errors.New("read after close")
+	}
+	return s.Reader.Read(p)
+}
+
 func post(t *testing.T, body io.Reader) *http.Request {
 	req, err := http.NewRequest("POST", "http://orders/", body)
 	if err != nil {

@@ -123,6 +123,7 @@ func TestBusyConnectionsCloseAfterLettingGo(t *testing.T) {
 func TestUnansweredRequestsHoldUpLettingGo(t *testing.T) {
 	w := newWorld(t, &Transport{})
 	goOn, arrived := make(chan struct{}), make(chan struct{}, 2)
+	finish := sync.OnceFunc(func() { close(goOn) })
 	answers := serve(t, "", func(w http.ResponseWriter, r *http.Request) {
 		http.NewResponseController(w).Flush()
 		arrived <- struct{}{}
@@ -133,6 +134,7 @@ func TestUnansweredRequestsHoldUpLettingGo(t *testing.T) {
 		<-goOn
 	})
 	b := serve(t, "b", nil)
+	t.Cleanup(finish) // before the servers', which wait for their handlers
 	early, late := up("early", "a", answers.addr()), up("late", "a", silent.addr())
 	w.set("early", early)
 	w.set("late", late)
@@ -172,7 +174,7 @@ func TestUnansweredRequestsHoldUpLettingGo(t *testing.T) {
 		t.Error("the instance that has answered was let go of no earlier than the one that hasn't")
 	}
 	w.await("letting go of a request that was written long ago", func() bool { return letGo("late") })
-	close(goOn)
+	finish()
 	wg.Wait()
 }
 
