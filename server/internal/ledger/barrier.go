@@ -91,6 +91,9 @@ func (t *Table) openDrain(e *entry) *drain {
 	}
 	for _, f := range e.svc.followers {
 		t.join(d, f) // nothing is reached meanwhile: nobody owns the drain yet
+		if f.hasLetGo(key) {
+			t.resolve(d, f.proc.name, eider.LetGo)
+		}
 	}
 	if t.clock < t.before {
 		t.enter(d, member{caller: string(eider.FromBefore), kind: eider.FromBefore, cap: t.before - d.from})
@@ -98,7 +101,7 @@ func (t *Table) openDrain(e *entry) *drain {
 	return d
 }
 
-// join makes a caller a member, or one again; what it has let go of before, it has.
+// join makes a caller a member, or one again. What it has let go of before, it has: see [Table.honour].
 func (t *Table) join(d *drain, f *following) {
 	if d.reached {
 		return // it learned of the service when the instance was leaving already
@@ -115,9 +118,6 @@ func (t *Table) join(d *drain, f *following) {
 		t.reopen(d, i)
 	}
 	d.members[d.index[f.proc.name]].proc = f.proc
-	if slices.Contains(f.letGo, d.key) {
-		t.resolve(d, f.proc.name, eider.LetGo)
-	}
 }
 
 // enter adds an open member.

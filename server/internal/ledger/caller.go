@@ -104,7 +104,17 @@ func (t *Table) subscribe(now time.Time, id Follower, service string, letGo []ei
 	for _, d := range fl.svc.running {
 		t.join(d, fl)
 	}
+	t.honour(fl)
 	return nil
+}
+
+// honour ends the caller's part in the drains that it has named.
+func (t *Table) honour(f *following) {
+	for _, dep := range f.letGo {
+		if d := t.drains[dep]; d != nil {
+			t.resolve(d, f.proc.name, eider.LetGo)
+		}
+	}
 }
 
 // follow makes a process a caller of a service that it didn't follow.
@@ -175,6 +185,16 @@ func (f *following) name(deps []eider.Departure) {
 	}
 }
 
+// hasLetGo tells whether the caller says so. The nonce alone rules nearly every other one out.
+func (f *following) hasLetGo(key departure) bool {
+	for i := range f.letGo {
+		if f.letGo[i].nonce == key.nonce && f.letGo[i] == key {
+			return true
+		}
+	}
+	return false
+}
+
 func (f *following) departure(d *eider.Departure) departure {
 	return departure{eider.Key{Service: f.svc.name, ID: d.ID}, d.Incarnation.Nonce}
 }
@@ -211,11 +231,7 @@ func (t *Table) Ack(now time.Time, f Follower, service string, at uint64, letGo,
 	}
 	fl.at = max(fl.at, at)
 	fl.name(letGo)
-	for _, dep := range fl.letGo {
-		if d := t.drains[dep]; d != nil {
-			t.resolve(d, fl.proc.name, eider.LetGo)
-		}
-	}
+	t.honour(fl)
 	if fl.stuck > 0 || len(noAlternative) > 0 {
 		t.stick(fl, noAlternative)
 	}
@@ -224,15 +240,16 @@ func (t *Table) Ack(now time.Time, f Follower, service string, at uint64, letGo,
 
 // stick takes down for which drains the caller has no alternative: they wait, and show why.
 func (t *Table) stick(f *following, noAlternative []eider.Departure) {
+	named := make(map[departure]struct{}, len(noAlternative)) // a service that leaves as a whole has thousands of each
+	for i := range noAlternative {
+		named[f.departure(&noAlternative[i])] = struct{}{}
+	}
 	f.stuck = 0
 	for _, d := range f.svc.running {
 		state := eider.Waiting
-		for i := range noAlternative {
-			if f.departure(&noAlternative[i]) == d.key {
-				state = eider.NoAlternative
-				f.stuck++
-				break
-			}
+		if _, stuck := named[d.key]; stuck {
+			state = eider.NoAlternative
+			f.stuck++
 		}
 		t.wait(d, f.proc.name, state)
 	}
