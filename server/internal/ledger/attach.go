@@ -45,6 +45,9 @@ func (t *Table) register(s Session, rec eider.Record, lease time.Duration) (Gran
 	if err := checkRegistration(&rec); err != nil {
 		return Grant{}, err
 	}
+	if rec.Incarnation.Number > maxNumber {
+		rec.Incarnation.Number = 0 // no node gave it
+	}
 	e := t.find(rec.Key)
 	if err := t.admit(e, &rec); err != nil {
 		return Grant{}, err

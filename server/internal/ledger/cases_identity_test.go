@@ -260,3 +260,27 @@ func TestTombstonesAreForgottenAfterTheirRetention(t *testing.T) {
 		t.Errorf("not forgotten: %+v", w.tb.Counts())
 	}
 }
+
+// A number at the end of all numbers would leave none for the next process of that id: callers would take it for
+// an older one, and keep the dead. No node gave it, and it counts for nothing.
+func TestNumbersDontRunOut(t *testing.T) {
+	w := fresh(t)
+	for i, number := range []uint64{1<<64 - 1, maxNumber + 1, maxNumber} {
+		name, before := fmt.Sprint("p", i), w.tb.find(key("orders/1"))
+		var last uint64
+		if before != nil {
+			last = before.rec.Incarnation.Number
+		}
+		grant := w.mustRegister(name, "orders/1", "10.0.0.1:81", func(r *eider.Record) { r.Incarnation.Number = number })
+		if got := grant.Record.Incarnation.Number; got <= last || number > maxNumber && got != last+1 {
+			t.Errorf("%d is registered as %s, after %d", number, grant.Record.Incarnation, last)
+		}
+		w.left(name, "orders/1")
+	}
+	grant := w.mustRegister("p9", "orders/1", "10.0.0.1:81")
+	w.detach("p9", Lost)
+	again := w.mustRegister("p9", "orders/1", "10.0.0.1:81")
+	if again.Record.Incarnation != grant.Record.Incarnation || grant.Record.Incarnation.Number != maxNumber+1 {
+		t.Errorf("%s has attached again as %s", grant.Record.Incarnation, again.Record.Incarnation)
+	}
+}

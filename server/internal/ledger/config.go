@@ -29,6 +29,7 @@ func (c Config) withDefaults() Config {
 const (
 	maxLease      = time.Hour   // of one instance; longer asked for is this
 	maxWait       = time.Minute // that retry-afters add to one lease or cap
+	maxNumber     = 1 << 62     // of an incarnation, as carried: the next one must be higher
 	maxFollowed   = 1024        // services of one caller
 	maxNamed      = 512         // departures in one acknowledgement
 	maxNeighbours = 256         // instances at one address that a new one looks at
