@@ -90,6 +90,8 @@ func rudeRPC(rnd *rand.Rand) []rude {
 		{"HTTP/1 on the gRPC port", []byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), false},
 		{"TLS on the gRPC port", []byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + string(noise[:500])), false},
 		{"half a preface", []byte(http2.ClientPreface[:10]), true},
+		{"half a preface, and nothing more", []byte(http2.ClientPreface[:10]), false},
+		{"a preface, and nothing more", []byte(http2.ClientPreface), false},
 		{"noise after the preface", append([]byte(http2.ClientPreface), noise...), false},
 		{"a frame of 16 MiB", h2(func(_ *http2.Framer, raw *bytes.Buffer) {
 			raw.Write([]byte("\xff\xff\xff\x00\x00\x00\x00\x00\x01"))
@@ -155,6 +157,7 @@ func rudeHTTP(rnd *rand.Rand) []rude {
 		{"a broken chunk", []byte("POST /v1/services HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"), false},
 		{"an endless body", []byte("POST /v1/services HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n" + strings.Repeat("x", 1<<20)), true},
 		{"a request cut in two", []byte("GET /v1/services HTTP/1.1\r\nHo"), true},
+		{"a request that never goes on", []byte("GET /v1/services HTTP/1.1\r\nHo"), false},
 		{"dots", []byte("GET /v1/services/../../../../etc/passwd HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"), false},
 		{"a broken escape", []byte("GET /v1/services/%zz%00?limit=%zz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"), false},
 		{"a limit beyond all bounds", []byte("GET /v1/services?limit=99999999999999999999 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"), false},

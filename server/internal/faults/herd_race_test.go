@@ -3,4 +3,4 @@
 package faults
 
 // The race detector makes every goroutine cost several times as much: the herd is smaller, its rules are the same.
-const herdSize, raced = 1_500, true
+const herdSize, raced = 800, true

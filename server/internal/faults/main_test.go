@@ -144,6 +144,7 @@ func spawn(t *testing.T, o order) *process {
 	p := &process{t: t, who: o.Role + " " + o.ID, cmd: exec.Command(os.Args[0]), news: make(chan struct{}), over: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), orderEnv+"="+string(text))
 	p.cmd.Stderr = os.Stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a stopped child doesn't notice the end of its standard input
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
