@@ -20,49 +20,7 @@ func TestS9NoPOSTIsEverSentTwice(t *testing.T) {
 	t.Logf("seed %d", seed)
 	w := newWorld(t, &Transport{RetryRatio: 1})
 	var processed tally
-	misbehave := func(name string, n uint64) string {
-		var mu sync.Mutex
-		rnd := rand.New(rand.NewPCG(seed, n))
-		draw := func() int {
-			mu.Lock()
-			defer mu.Unlock()
-			return rnd.IntN(16)
-		}
-		return script(t, func(_ int, c net.Conn) {
-			if draw() == 0 {
-				c.(*net.TCPConn).SetLinger(0) // reset before a byte is read
-				return
-			}
-			requests(c, func(_ int, r *http.Request, body string) bool {
-				how := draw()
-				if how == 1 {
-					io.WriteString(c, "HTTP/1.1 421 Misdirected Request\r\nContent-Length: 0\r\n\r\n")
-					return true
-				}
-				processed.add(body)
-				switch how {
-				case 2: // read, and not answered
-					return false
-				case 3: // cut in the header
-					io.WriteString(c, "HTTP/1.1 200 O")
-					return false
-				case 4: // cut in the body
-					io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")
-					return false
-				case 5: // answered, then reset
-					io.WriteString(c, answerOK)
-					c.(*net.TCPConn).SetLinger(0)
-					return false
-				case 6: // answered, then ended: the keep-alive race
-					io.WriteString(c, answerOK)
-					return false
-				}
-				io.WriteString(c, answerOK)
-				return true
-			})
-		}).Addr().String()
-	}
-	w.set("orders", up("orders", "a", misbehave("a", 1)), up("orders", "b", misbehave("b", 2)), up("orders", "c", misbehave("c", 3)), up("orders", "dead", deadPort(t)))
+	w.set("orders", up("orders", "a", misbehave(t, &processed, seed, 1)), up("orders", "b", misbehave(t, &processed, seed, 2)), up("orders", "c", misbehave(t, &processed, seed, 3)), up("orders", "dead", deadPort(t)))
 	var wg sync.WaitGroup
 	for i := range loops {
 		wg.Go(func() {
@@ -93,4 +51,49 @@ func TestS9NoPOSTIsEverSentTwice(t *testing.T) {
 			t.Errorf("%d tries of %v are still counted as in flight", n, in.to)
 		}
 	}
+}
+
+// misbehave serves an instance that does something else with each connection and request, and books what it has
+// processed.
+func misbehave(t *testing.T, processed *tally, seed, n uint64) string {
+	var mu sync.Mutex
+	rnd := rand.New(rand.NewPCG(seed, n))
+	draw := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return rnd.IntN(16)
+	}
+	return script(t, func(_ int, c net.Conn) {
+		if draw() == 0 {
+			c.(*net.TCPConn).SetLinger(0) // reset before a byte is read
+			return
+		}
+		requests(c, func(_ int, r *http.Request, body string) bool {
+			how := draw()
+			if how == 1 {
+				io.WriteString(c, "HTTP/1.1 421 Misdirected Request\r\nContent-Length: 0\r\n\r\n")
+				return true
+			}
+			processed.add(body)
+			switch how {
+			case 2: // read, and not answered
+				return false
+			case 3: // cut in the header
+				io.WriteString(c, "HTTP/1.1 200 O")
+				return false
+			case 4: // cut in the body
+				io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")
+				return false
+			case 5: // answered, then reset
+				io.WriteString(c, answerOK)
+				c.(*net.TCPConn).SetLinger(0)
+				return false
+			case 6: // answered, then ended: the keep-alive race
+				io.WriteString(c, answerOK)
+				return false
+			}
+			io.WriteString(c, answerOK)
+			return true
+		})
+	}).Addr().String()
 }

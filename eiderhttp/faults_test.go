@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,38 +60,49 @@ func http2(answers int, each func(c net.Conn, stream uint32) (goOn bool)) func(*
 
 func forever(c net.Conn) bool { io.Copy(io.Discard, c); return false }
 
-func faultCases() []faultCase {
-	hang := func(c net.Conn, _ uint32) bool { return forever(c) }
-	cut := func(net.Conn) bool { return false }
-	header := func(tr *Transport) { tr.HeaderTimeout = 250 * time.Millisecond }
-	try := func(tr *Transport) { tr.TryTimeout = 250 * time.Millisecond }
-	dead := func(t *testing.T, _ *tally) string { return deadPort(t) }
-	unwritten := func(tr *Transport) {
-		d := &brokenDialer{}
-		d.armed.Store(true)
-		tr.Base = &http.Transport{DialContext: d.DialContext}
+func waitHeader(tr *Transport) { tr.HeaderTimeout = 250 * time.Millisecond }
+func waitTry(tr *Transport)    { tr.TryTimeout = 250 * time.Millisecond }
+
+func dead(t *testing.T, _ *tally) string { return deadPort(t) }
+
+// nowhere is an address that [dialing] treats as the test says.
+func nowhere(*testing.T, *tally) string { return "127.0.0.9:1" }
+
+func dialing(nowhere func(ctx context.Context) error) func(*Transport) {
+	return func(tr *Transport) {
+		tr.ConnectTimeout = 300 * time.Millisecond
+		tr.Base = &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if strings.HasPrefix(addr, "127.0.0.9:") {
+				return nil, nowhere(ctx)
+			}
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}}
 	}
+}
+
+func unwritten(tr *Transport) {
+	d := &brokenDialer{}
+	d.armed.Store(true)
+	tr.Base = &http.Transport{DialContext: d.DialContext}
+}
+
+func dialCases() []faultCase {
 	return []faultCase{
 		{name: "refused", cause: Refused, allows: anybody, a: dead},
 		{name: "refused, HTTP/2", http2: true, cause: Refused, allows: anybody, a: dead},
-		{name: "dial fails", cause: Unreachable, allows: anybody, tr: func(tr *Transport) {
-			tr.Base = &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-				if strings.HasPrefix(addr, "127.0.0.9:") {
-					return nil, &net.OpError{Op: "dial", Net: network, Err: io.ErrNoProgress}
-				}
-				return new(net.Dialer).DialContext(ctx, network, addr)
-			}}
-		}, a: func(*testing.T, *tally) string { return "127.0.0.9:1" }},
-		{name: "no connection", cause: ConnectTimeout, allows: anybody, tr: func(tr *Transport) {
-			tr.ConnectTimeout = 50 * time.Millisecond
-			tr.Base = &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-				if strings.HasPrefix(addr, "127.0.0.9:") {
-					<-ctx.Done()
-					return nil, ctx.Err()
-				}
-				return new(net.Dialer).DialContext(ctx, network, addr)
-			}}
-		}, a: func(*testing.T, *tally) string { return "127.0.0.9:1" }},
+		{name: "dial fails", cause: Unreachable, allows: anybody, a: nowhere, tr: dialing(func(context.Context) error {
+			return &net.OpError{Op: "dial", Net: "tcp", Err: io.ErrNoProgress}
+		})},
+		{name: "no connection", cause: ConnectTimeout, allows: anybody, a: nowhere, tr: dialing(func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})},
+	}
+}
+
+func http1Cases() []faultCase {
+	cut := func(net.Conn) bool { return false }
+	return []faultCase{
 		{name: "not a byte written", cause: Unwritten, allows: anybody, tr: unwritten, a: http1(0, cut)},
 		{name: "cut, fresh connection", cause: Cut, allows: repeatable, a: http1(0, cut)},
 		{name: "cut, reused connection", cause: Cut, allows: repeatable, warm: true, a: http1(1, cut)},
@@ -106,9 +118,9 @@ func faultCases() []faultCase {
 			io.WriteString(c, "SSH-2.0-OpenSSH_9.6\r\n")
 			return forever(c)
 		})},
-		{name: "no header", cause: TimedOut, allows: repeatable, tr: header, a: http1(0, forever)},
-		{name: "no header, reused connection", cause: TimedOut, allows: repeatable, tr: header, warm: true, a: http1(1, forever)},
-		{name: "no header in TryTimeout", cause: TimedOut, allows: repeatable, tr: try, a: http1(0, forever)},
+		{name: "no header", cause: TimedOut, allows: repeatable, tr: waitHeader, a: http1(0, forever)},
+		{name: "no header, reused connection", cause: TimedOut, allows: repeatable, tr: waitHeader, warm: true, a: http1(1, forever)},
+		{name: "no header in TryTimeout", cause: TimedOut, allows: repeatable, tr: waitTry, a: http1(0, forever)},
 		{name: "wrong address", cause: WrongAddress, allows: anybody, a: http1(0, func(c net.Conn) bool {
 			io.WriteString(c, "HTTP/1.1 421 Misdirected Request\r\nContent-Length: 2\r\n\r\nno")
 			return true
@@ -117,8 +129,14 @@ func faultCases() []faultCase {
 			io.WriteString(c, "HTTP/1.1 421 Misdirected Request\r\nContent-Length: 2\r\n\r\nn")
 			return forever(c)
 		})},
-		{name: "HTTP/2 no header", http2: true, cause: TimedOut, allows: repeatable, tr: header, a: http2(0, hang)},
-		{name: "HTTP/2 no header in TryTimeout", http2: true, cause: TimedOut, allows: repeatable, tr: try, a: http2(0, hang)},
+	}
+}
+
+func http2Cases() []faultCase {
+	hang := func(c net.Conn, _ uint32) bool { return forever(c) }
+	return []faultCase{
+		{name: "HTTP/2 no header", http2: true, cause: TimedOut, allows: repeatable, tr: waitHeader, a: http2(0, hang)},
+		{name: "HTTP/2 no header in TryTimeout", http2: true, cause: TimedOut, allows: repeatable, tr: waitTry, a: http2(0, hang)},
 		{name: "HTTP/2 refused stream", http2: true, cause: RefusedStream, allows: anybody, silent: true, a: http2(0, func(c net.Conn, s uint32) bool {
 			resetStream(c, s, 7)
 			return true
@@ -161,7 +179,7 @@ func TestS9FaultsAreRetriedAsTheTableSays(t *testing.T) {
 		{"POST", "body", "", false}, {"POST", "", "", false}, {"PATCH", "body", "", false},
 		{"POST", "body", "k", true}, {"GET", "", "", true}, {"PUT", "body", "", true}, {"DELETE", "", "", true},
 	}
-	for _, c := range faultCases() {
+	for _, c := range slices.Concat(dialCases(), http1Cases(), http2Cases()) {
 		for _, r := range requests {
 			t.Run(c.name+"/"+r.method+r.body+r.key, func(t *testing.T) {
 				t.Parallel()

@@ -112,7 +112,7 @@ func TestU1ACrashFailsNoNewRequest(t *testing.T) {
 	l.rest()
 	var cut []failure
 	for _, f := range l.failures {
-		if f.began.After(killed) {
+		if f.began.After(killed.Add(5 * time.Millisecond)) { // a busy kernel hands the last FIN on a little later
 			t.Errorf("%s began %v after the crash and failed: %v", f.id, f.began.Sub(killed), f.err)
 		} else if eider.KindOf(f.err) != eider.Unavailable {
 			t.Errorf("%s: %v", f.id, f.err)
