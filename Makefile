@@ -3,7 +3,7 @@ SHELL   := /bin/bash
 MODULES := . server tools $(wildcard bench)
 BIN     := bin
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-GOBUILD := go build -ldflags "-X main.version=$(VERSION)"
+GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)"
 
 .DEFAULT_GOAL := help
 .PHONY: help demo build check test race generate bench mutate clean
@@ -15,7 +15,7 @@ demo: ## Restart and kill real processes under load and watch nothing get lost (
 	@./tools/build.sh $(BIN)/eider ./server/cmd/eider "$(VERSION)"
 	@exec $(BIN)/eider demo $(ARGS)
 
-build: ## Build bin/eider
+build: ## Build bin/eider, one static binary
 	@mkdir -p $(BIN) && $(GOBUILD) -o $(BIN)/eider ./server/cmd/eider
 
 test: ## Run all tests of all modules with the race detector, shuffled

@@ -8,7 +8,7 @@ flags=(-ldflags "-X main.version=$version")
 start=$(date +%s)
 count=0
 if [ -t 2 ]; then tty=1; else tty=; fi
-go build -v "${flags[@]}" -o "$out" "$package" 2> >(
+CGO_ENABLED=0 go build -trimpath -v "${flags[@]}" -o "$out" "$package" 2> >(
   while read -r line; do
     case "$line" in
       *[!a-zA-Z0-9._/~-]*) printf '%s\n' "$line" >&2 ;; # an error or a download: show it

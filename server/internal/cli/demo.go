@@ -23,7 +23,7 @@ loopback ports, and plays scenes with them:
 
   rollout   a rolling restart, again and again, beside the same restarts done the usual ways
   crash     kill -9 of one instance
-  s8        two replicas, POSTs of 300 ms for 45 s, four ways to leave (REQUIREMENTS S8); not by default
+  s8        two replicas, POSTs of 300 ms for 45 s, four ways to leave; not by default
 
 It exits with 1 when a promise breaks: a request lost in a restart, or a call begun after the killed
 instance's port refused that failed.`,
@@ -33,12 +33,21 @@ instance's port refused that failed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.JSON, o.Out, o.Err = a.output == "json", a.Out, a.Err
-			if width, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil {
-				o.Live, o.Width = true, width
+			o.Plain = a.Getenv("NO_COLOR") != ""
+			o.Live = term.IsTerminal(int(os.Stderr.Fd())) && a.Getenv("TERM") != "dumb"
+			o.Size = func() (width, height int) {
+				width, height, err := term.GetSize(int(os.Stderr.Fd()))
+				if err != nil {
+					return 100, 40
+				}
+				return width, height
 			}
 			err := lab.Run(cmd.Context(), o)
 			if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {
 				return errors.New("interrupted; every process that the demo started has ended")
+			}
+			if errors.Is(err, lab.ErrOptions) {
+				return usageError(err)
 			}
 			return err
 		},

@@ -32,6 +32,7 @@ type child struct {
 // spawn starts a child; hear gets each of its lines, in order, from one goroutine.
 func spawn(binary, name string, args []string, hear func(line)) (*child, error) {
 	cmd := exec.Command(binary, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is the conductor's: it ends its children in order
 	c := &child{name: name, cmd: cmd, ready: make(chan line, 1), done: make(chan struct{})}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -114,6 +115,9 @@ func (c *child) hearErrors(r io.Reader) {
 func (c *child) waitUp(ctx context.Context) (line, error) {
 	select {
 	case l, ok := <-c.ready:
+		if !ok && ctx.Err() != nil {
+			return line{}, ctx.Err()
+		}
 		if !ok {
 			return line{}, fmt.Errorf("%s ended before it was up: %s", c.name, c.errors.String())
 		}

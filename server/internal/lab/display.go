@@ -8,21 +8,26 @@ import (
 	"unicode/utf8"
 )
 
-// display draws over its own lines on a terminal; elsewhere it only says what begins.
+// display draws over its own lines on a terminal; elsewhere it says what begins, and every few seconds how it goes.
 type display struct {
 	out   io.Writer
 	live  bool
 	quiet bool
-	width int
+	plain bool // no colours
+	size  func() (width, height int)
 	lines int // drawn, to be drawn over
+	told  time.Duration
 }
 
+// tellEvery is how often progress is told where nothing can be drawn.
+const tellEvery = 5 * time.Second
+
 func newDisplay(o *Options) *display {
-	width := o.Width
-	if width <= 0 {
-		width = 100
+	d := &display{out: o.Err, live: o.Live && !o.JSON, quiet: o.JSON, plain: o.Plain, size: o.Size}
+	if d.size == nil {
+		d.size = func() (int, int) { return 100, 40 }
 	}
-	return &display{out: o.Err, live: o.Live && !o.JSON, quiet: o.JSON, width: min(width, 140)}
+	return d
 }
 
 // say tells what begins.
@@ -31,18 +36,43 @@ func (d *display) say(text string) {
 		return
 	}
 	d.clear()
+	d.told = 0
 	fmt.Fprintln(d.out, text)
 }
 
 func (d *display) frame(scene string, at time.Duration, fleets []*fleet) {
-	if !d.live {
+	if d.quiet || !d.live && at < d.told+tellEvery {
 		return
 	}
+	d.told = at
 	var states []fleetState
 	for _, f := range fleets {
 		states = append(states, f.look())
 	}
-	d.draw(render(scene, at, states, d.width))
+	if !d.live {
+		for _, line := range summary(scene, at, states) {
+			fmt.Fprintln(d.out, bare(line))
+		}
+		return
+	}
+	d.draw(d.lay(scene, at, states))
+}
+
+// lay lays a frame out for the terminal as it is now.
+func (d *display) lay(scene string, at time.Duration, states []fleetState) []string {
+	width, height := d.size()
+	lines := render(scene, at, states, width)
+	if len(lines) >= height { // a frame that scrolls can't be drawn over
+		lines = summary(scene, at, states)
+		lines = lines[:max(0, min(len(lines), height-1))]
+	}
+	for i := range lines {
+		lines[i] = fit(lines[i], width)
+		if d.plain {
+			lines[i] = bare(lines[i])
+		}
+	}
+	return lines
 }
 
 func (d *display) draw(lines []string) {
@@ -77,6 +107,7 @@ type fleetState struct {
 	way       string
 	restarts  int
 	lastPause time.Duration
+	killed    bool // one of its instances was killed: what was in flight there is lost
 	rows      []instanceState
 }
 
@@ -92,6 +123,7 @@ func (f *fleet) look() fleetState {
 	}
 	for _, in := range f.instances {
 		s.rows = append(s.rows, instanceState{in.id, in.state})
+		s.killed = s.killed || strings.HasPrefix(in.state, "killed")
 	}
 	return s
 }
@@ -107,34 +139,58 @@ const (
 
 // render draws a frame: a line a fleet, and beneath it a bar an instance.
 func render(scene string, at time.Duration, fleets []fleetState, width int) []string {
-	lines := []string{fit(fmt.Sprintf("%s  %s%4.1f s%s", paint(bold, "eider demo · "+scene), dim, at.Seconds(), plain), width), ""}
+	lines := []string{headline(scene, at), ""}
+	room := min(24, max(6, width-60)) // of a bar
 	for _, f := range fleets {
-		lines = append(lines, fit(fleetLine(f), width))
+		lines = append(lines, fleetLine(f, width))
 		most := 1
 		for _, n := range f.ByRate {
 			most = max(most, n)
 		}
 		for _, in := range f.rows {
 			n := f.ByRate[in.id]
-			bar := strings.Repeat("█", n*24/most)
-			lines = append(lines, fit(fmt.Sprintf("    %-10s %s%s %4d/s  %s", service+"/"+in.id, paint(stateColor(in.state), bar), strings.Repeat(" ", 24-utf8.RuneCountInString(bar)), n, paint(stateColor(in.state), in.state)), width))
+			bar := strings.Repeat("█", n*room/most)
+			gap := strings.Repeat(" ", room-n*room/most)
+			lines = append(lines, fmt.Sprintf("    %-10s %s%s %4d/s  %s", service+"/"+in.id, paint(stateColor(in.state), bar), gap, n, paint(stateColor(in.state), in.state)))
 		}
 		lines = append(lines, "")
 	}
 	return lines
 }
 
-func fleetLine(f fleetState) string {
+// summary is a frame for little room.
+func summary(scene string, at time.Duration, fleets []fleetState) []string {
+	lines := []string{headline(scene, at)}
+	for _, f := range fleets {
+		lines = append(lines, fleetLine(f, 0))
+	}
+	return lines
+}
+
+func headline(scene string, at time.Duration) string {
+	return fmt.Sprintf("%s  %s%4.1f s%s", paint(bold, "eider demo · "+scene), dim, at.Seconds(), plain)
+}
+
+// fleetLine leaves out what there is no room for; never what has failed.
+func fleetLine(f fleetState, width int) string {
 	rate := 0
 	for _, n := range f.ByRate {
 		rate += n
 	}
-	failed := paint(green, "0 failed")
-	if f.Failed > 0 {
-		failed = paint(red, fmt.Sprintf("%d failed", f.Failed)) + " (" + kindsText(f.Kinds) + ")"
+	failed, color := fmt.Sprintf("%d failed", f.Failed), green
+	switch {
+	case f.killed && f.Failed > 0 && f.Failed == f.Kinds[whyCut]:
+		failed, color = fmt.Sprintf("%d cut in flight", f.Failed), yellow
+	case f.Failed > 0:
+		color = red
 	}
-	text := fmt.Sprintf("  %s %s %4d/s  %6d requests  %3d restarts  %s", paint(bold, fmt.Sprintf("%-9s", f.way)), spark(f.Rate), rate, f.requests(), f.restarts, failed)
-	if f.lastPause > 0 {
+	text := fmt.Sprintf("  %s %4d/s %7d requests %4d restarts  %s", paint(bold, fmt.Sprintf("%-8s", f.way)), rate, f.requests(), f.restarts, paint(color, failed))
+	if width >= 84 {
+		text = strings.Replace(text, plain, plain+spark(f.Rate), 1)
+	}
+	if f.Failed > 0 && width >= 116 {
+		text += " (" + kindsText(f.Kinds) + ")"
+	} else if f.lastPause > 0 && width >= 108 {
 		text += "  last pause " + duration(milliseconds(f.lastPause))
 	}
 	return text
@@ -165,6 +221,18 @@ func spark(rate []int) string {
 }
 
 func paint(color, text string) string { return color + text + plain }
+
+// bare takes escapes out.
+func bare(line string) string {
+	for {
+		before, after, found := strings.Cut(line, "\x1b")
+		if !found {
+			return line
+		}
+		_, after, _ = strings.Cut(after, "m")
+		line = before + after
+	}
+}
 
 // fit cuts a line to the terminal's width; escape sequences take no room.
 func fit(line string, width int) string {

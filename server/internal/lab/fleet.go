@@ -163,14 +163,15 @@ func (f *fleet) at(i int) instance {
 	return f.instances[i]
 }
 
-// roll restarts one instance after the other until ctx ends; a restart that has begun is finished.
-func (f *fleet) roll(ctx context.Context) error {
-	for i := 0; ctx.Err() == nil; i = (i + 1) % f.plan.instances {
-		if err := f.restart(context.WithoutCancel(ctx), i); err != nil {
+// roll restarts one instance after the other until rolling ends; a restart that has begun is finished,
+// unless ctx ends.
+func (f *fleet) roll(ctx, rolling context.Context) error {
+	for i := 0; rolling.Err() == nil; i = (i + 1) % f.plan.instances {
+		if err := f.restart(ctx, i); err != nil {
 			return err
 		}
 		select {
-		case <-ctx.Done():
+		case <-rolling.Done():
 		case <-time.After(f.settle):
 		}
 	}
@@ -265,9 +266,9 @@ func closeAll(fleets []*fleet) {
 
 // sentence describes the load for people.
 func (p plan) sentence() string {
-	text := fmt.Sprintf("%d instances, %d callers (a process each, one closed loop), POST, handler %s", p.instances, p.callers, p.work)
+	text := fmt.Sprintf("%d instances, %d callers (processes, one closed loop each), POST, handler %s", p.instances, p.callers, p.work)
 	if p.think > 0 {
-		text += fmt.Sprintf(", think time 0–%s", 2*p.think)
+		text += fmt.Sprintf(", think 0–%s", 2*p.think)
 	}
 	return strings.ReplaceAll(text, "µs", "us")
 }

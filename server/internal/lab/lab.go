@@ -15,15 +15,16 @@ import (
 
 // Options say what to show.
 type Options struct {
-	Scenes   []string // of Scenes(); nil means rollout and crash
-	Requests int      // rollout goes on until Eider's callers have made so many; 0 means by time
-	Short    bool     // at most 25 s in all
-	Surge    bool     // start the successor before the old instance leaves
-	Seed     uint64   // of every choice; 0 means a random one, which is printed
-	JSON     bool     // print one object and nothing else on Out
-	Live     bool     // Err is a terminal: show a live display there
-	Width    int      // of the terminal; 0 means 100
-	Binary   string   // the eider binary to start children from; "" means this one
+	Scenes   []string                   // of Scenes(); nil means rollout and crash
+	Requests int                        // rollout goes on until Eider's callers have made so many; 0 means by time
+	Short    bool                       // at most 25 s in all
+	Surge    bool                       // start the successor before the old instance leaves
+	Seed     uint64                     // of every choice; 0 means a random one, which is printed
+	JSON     bool                       // print one object and nothing else on Out
+	Live     bool                       // Err is a terminal: show a live display there
+	Size     func() (width, height int) // of the terminal, asked for each frame; nil means 100 by 40
+	Plain    bool                       // no colours
+	Binary   string                     // the eider binary to start children from; "" means this one
 	Out, Err io.Writer
 }
 
@@ -40,6 +41,9 @@ func (o *Options) times() sceneTimes {
 	return sceneTimes{rollout: 20 * time.Second, before: 3 * time.Second, after: 4 * time.Second}
 }
 
+// ErrOptions says that what is asked for can't be shown.
+var ErrOptions = errors.New("it can't be shown")
+
 // ErrPromise says that a promise broke; the result says which.
 var ErrPromise = errors.New("a promise broke")
 
@@ -47,8 +51,10 @@ var ErrPromise = errors.New("a promise broke")
 // scene couldn't be played.
 func Run(ctx context.Context, o Options) error {
 	if err := o.complete(); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrOptions, err)
 	}
+	stopping := context.AfterFunc(ctx, func() { fmt.Fprintln(o.Err, "\nstopping every process that was started …") })
+	defer stopping()
 	start := time.Now()
 	result := Result{Seed: o.Seed}
 	show := newDisplay(&o)
@@ -63,6 +69,9 @@ func Run(ctx context.Context, o Options) error {
 			result.S8, err = playS8(ctx, &o, show)
 		}
 		show.clear()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if err != nil {
 			return fmt.Errorf("scene %s (seed %d): %w", name, o.Seed, err)
 		}

@@ -137,12 +137,24 @@ func TestWindowForgets(t *testing.T) {
 func TestFramesFitTheTerminal(t *testing.T) {
 	state := fleetState{way: wayEider, counts: counts{OK: 100, Rate: []int{0, 5, 10}, ByRate: map[string]int{"1": 10}},
 		rows: []instanceState{{"1", "DRAINING  waiting for 3 of 20: " + strings.Repeat("x", 200)}}}
-	for _, line := range render("rollout", time.Second, []fleetState{state}, 80) {
-		if n := visible(line); n > 80 {
-			t.Errorf("%d columns: %q", n, line)
+	for _, columns := range []int{40, 80, 120} {
+		var out strings.Builder
+		d := display{out: &out, live: true, size: func() (int, int) { return columns, 40 }}
+		d.draw(d.lay("rollout", time.Second, []fleetState{state}))
+		for line := range strings.Lines(strings.ReplaceAll(out.String(), "\x1b[2K", "")) {
+			if n := visible(strings.TrimRight(line, "\n")); n > columns {
+				t.Errorf("%d columns of %d: %q", n, columns, line)
+			}
+		}
+		if !strings.Contains(out.String(), "0 failed") && columns >= 80 {
+			t.Errorf("what has failed is cut at %d columns", columns)
 		}
 	}
-	text := strings.Join(render("rollout", time.Second, []fleetState{state}, 100), "\n")
+	low := display{size: func() (int, int) { return 80, 4 }}
+	if lines := low.lay("rollout", time.Second, []fleetState{state, state, state, state}); len(lines) > 3 {
+		t.Errorf("%d lines on a terminal of 4", len(lines))
+	}
+	text := strings.Join(render("rollout", time.Second, []fleetState{state}, 120), "\n")
 	for _, want := range []string{"eider demo · rollout", "orders/1", "DRAINING", "waiting for 3 of 20", "0 failed", " ▄█"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)

@@ -107,58 +107,60 @@ func (r *Result) print(w io.Writer, scene string) {
 }
 
 func (r *Rollout) print(w io.Writer) {
-	fmt.Fprintf(w, "\nrollout: restarting every instance, one at a time%s\n  %s\n\n", map[bool]string{true: ", successor first", false: ", the old one leaves first"}[r.Surge], r.Setup)
+	fmt.Fprintf(w, "\nrollout: every instance restarted, one at a time%s\n  %s\n\n", map[bool]string{true: ", successor first", false: ", the old one leaves first"}[r.Surge], r.Setup)
 	table := newTable(w)
-	table.row(wayNames[wayEider], r.Way)
-	table.row(wayNames[wayPlain], r.Usual.Plain)
-	table.row(wayNames[waySleep], r.Usual.Sleep)
-	fmt.Fprintf(w, "\n  A pause never exceeds the pushed bound: %s.\n", duration(r.Cap))
-	fmt.Fprint(w, "  The usual callers: a plain http.Client over a list read again each second. S8's published figures\n"+
-		"  have another set-up (2 replicas, 300 ms, Kubernetes): `eider demo --scene s8` runs it here.\n")
+	table.row(wayEider, r.Way)
+	table.row(wayPlain, r.Usual.Plain)
+	table.row(waySleep, r.Usual.Sleep)
+	fmt.Fprintf(w, "\n  Each way restarts as fast as it can; Eider's pause is at most %s, also if a caller hangs.\n", duration(r.Cap))
+	fmt.Fprint(w, "  plain and sleep: a plain http.Client over a list that is read again each second.\n"+
+		"  Figures that others publish come from other set-ups: `eider demo --scene s8` plays\n"+
+		"  two replicas and calls of 300 ms for 45 s, one restart each.\n")
 }
 
 func (c *Crash) print(w io.Writer) {
 	fmt.Fprintf(w, "\ncrash: SIGKILL of one instance\n  %s\n\n", c.Setup)
-	fmt.Fprintf(w, "  %8d  requests\n  %8d  failed that were begun after the dead port refused (promise: 0)\n  %8d  cut in flight: written to the dying process' connections, not sent twice\n", c.Requests, c.FailedNew, c.Cut)
-	fmt.Fprintf(w, "  %8s  from the kill until the registry had published it, by evidence (a lease would take 20 s)\n", duration(c.Published))
-	fmt.Fprintf(w, "  %8s  from the kill until the last call was sent there\n", duration(c.LastPick))
+	row := func(figure any, text string) { fmt.Fprintf(w, "  %9v  %s\n", figure, text) }
+	row(c.Requests, "requests")
+	row(c.FailedNew, "failed that were begun after the dead port refused (promise: 0)")
+	row(c.Cut, "cut in flight: written to the dying process, so not sent twice")
+	row(duration(c.Published), "from the kill until it was published, by evidence (a lease: 20 s)")
+	row(duration(c.LastPick), "from the kill until the last call was sent there")
 }
 
 func (s *S8) print(w io.Writer) {
-	fmt.Fprintf(w, "\ns8: one restart of each replica under load (REQUIREMENTS S8's set, on this machine)\n  %s\n\n", s.Setup)
+	fmt.Fprintf(w, "\ns8: one restart of each replica under load\n  %s\n\n", s.Setup)
 	table := newTable(w)
 	for _, way := range s.Ways {
-		table.row(wayNames[way.Name], way)
+		table.row(way.Name, way)
 	}
 }
 
 // wayNames describe the ways in tables.
 var wayNames = map[string]string{
-	wayEider:    "eider: callers let go, then it stops",
-	wayPlain:    "usual: the process ends at SIGTERM",
-	wayGraceful: "usual: deregister, Shutdown",
-	waySleep:    "usual: deregister, sleep 5 s, Shutdown",
+	wayEider:    "callers let go, then it stops",
+	wayPlain:    "the process ends at SIGTERM",
+	wayGraceful: "deregister, Shutdown",
+	waySleep:    "deregister, sleep 5 s, Shutdown",
 }
 
-// table prints ways side by side.
+// table prints ways side by side, in 80 columns.
 type table struct{ w io.Writer }
 
-const (
-	tableHead = "  %-40s %8s %7s %9s %10s %8s  %s\n"
-	tableRow  = "  %-40s %8d %7d %9d %10s %8s  %s\n"
-)
-
 func newTable(w io.Writer) table {
-	fmt.Fprintf(w, tableHead, "", "requests", "failed", "restarts", "pause p50", "max", "failed by kind")
+	fmt.Fprintf(w, "  %-40s %8s %7s %8s  %s\n", "", "requests", "failed", "restarts", "pause p50, max")
 	return table{w}
 }
 
 func (t table) row(name string, way Way) {
-	p50, most := "–", "–"
+	pauses := "–"
 	if way.Pause != nil {
-		p50, most = duration(way.Pause.P50), duration(way.Pause.Max)
+		pauses = duration(way.Pause.P50) + ", " + duration(way.Pause.Max)
 	}
-	fmt.Fprint(t.w, strings.TrimRight(fmt.Sprintf(tableRow, name, way.Requests, way.Failed, way.Restarts, p50, most, kindsText(way.Kinds)), " \n")+"\n")
+	fmt.Fprintf(t.w, "  %-40s %8d %7d %8d  %s\n", fmt.Sprintf("%-8s %s", name, wayNames[name]), way.Requests, way.Failed, way.Restarts, pauses)
+	if way.Failed > 0 {
+		fmt.Fprintf(t.w, "  %-8s %s\n", "", kindsText(way.Kinds))
+	}
 }
 
 func kindsText(kinds map[string]int) string {

@@ -44,7 +44,7 @@ func rollAll(ctx context.Context, o *Options, show *display, scene string, fleet
 	errs := make(chan error, len(fleets))
 	for _, f := range fleets {
 		wg.Go(func() {
-			if err := f.roll(rolling); err != nil {
+			if err := f.roll(ctx, rolling); err != nil {
 				errs <- err
 				stop()
 			}
@@ -63,13 +63,19 @@ func rollAll(ctx context.Context, o *Options, show *display, scene string, fleet
 		}
 	}
 	stop()
+	if ctx.Err() == nil {
+		show.say("waiting for the restarts that have begun …")
+	}
 	wg.Wait()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	select {
 	case err := <-errs:
 		return err
 	default:
+		return nil
 	}
-	return ctx.Err()
 }
 
 // way2row sums a fleet up once its restarts have ended.

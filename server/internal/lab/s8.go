@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// playS8 is the set of REQUIREMENTS S8: 20 closed-loop callers, a POST of 300 ms, 45 s, one restart of
+// playS8 is the set that figures are published of: 20 closed-loop callers, a POST of 300 ms, 45 s, one restart of
 // each of two replicas, and four ways to leave.
 func playS8(ctx context.Context, o *Options, show *display) (*S8, error) {
 	length := 45 * time.Second
