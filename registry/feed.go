@@ -64,7 +64,11 @@ func (f *feed) stale(why error) {
 func (f *feed) wakeAll() {
 	f.version++
 	for _, s := range f.followers {
-		s.ring()
+		if s.pushed != nil {
+			s.w.pushes = append(s.w.pushes, s)
+		} else {
+			s.ring()
+		}
 	}
 }
 

@@ -2,12 +2,11 @@ package registry
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/eiderhq/eider"
-	"github.com/eiderhq/eider/retry"
 )
 
 // Follow subscribes as a caller: this process now owes acknowledgements. It is for what picks
@@ -22,7 +21,10 @@ type Subscription struct {
 	wake chan struct{} // one token: there is news
 	done chan struct{} // closed by Close
 
+	pushing sync.Mutex // held while pushed is called; taken before w.mu
+
 	// Guarded by w.mu.
+	pushed func(Update) // nil: Next is used; set once
 	closed bool
 	seen   uint64 // the feed's version that Next returned last
 	acks   ackState
@@ -41,7 +43,7 @@ type Update struct {
 // came between is skipped. Its errors are ctx's, and eider.Closed. One goroutine at a time may call it.
 func (s *Subscription) Next(ctx context.Context) (Update, error) {
 	for !s.w.reg.isClosed() {
-		if u, news := s.news(); news {
+		if u, news := s.next(); news {
 			return u, nil
 		}
 		select {
@@ -54,6 +56,17 @@ func (s *Subscription) Next(ctx context.Context) (Update, error) {
 		}
 	}
 	return Update{}, errClosed
+}
+
+// next is news for who calls Next.
+func (s *Subscription) next() (Update, bool) {
+	s.w.mu.Lock()
+	pushed := s.pushed != nil
+	s.w.mu.Unlock()
+	if pushed {
+		return Update{}, false
+	}
+	return s.news()
 }
 
 // news returns the newest state, if Next hasn't returned it yet.
@@ -94,21 +107,17 @@ func (s *Subscription) Ack(at eider.Cursor, letGo, noAlternative []eider.Departu
 	f := s.feed
 	waits := f.owing // for its time, with what was owed before
 	f.owing = true
-	if news {
-		s.w.queue(f)
-		return
+	if !news {
+		if waits {
+			return
+		}
+		f.ackBy = f.ackedAt.Add(ackEvery)
+		if now := time.Now(); now.Before(f.ackBy) {
+			s.w.queueLate(f, now, f.ackBy)
+			return
+		}
 	}
-	if now := time.Now(); !waits {
-		f.ackBy = latest(now.Add(retry.Early(ackAfter, 0.5, rand.Float64())), f.ackedAt.Add(ackEvery))
-		s.w.queueLate(f, now, f.ackBy)
-	}
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
+	s.w.queueNow(f)
 }
 
 // Doubt reports that a dial of the instance was refused, by a caller without a recent success there.
@@ -120,15 +129,17 @@ func (s *Subscription) Doubt(d eider.Departure) {
 }
 
 // Close ends the following; when it is the last of its service in this process, drains of the service no
-// longer wait for it.
+// longer wait for it. What Push was given isn't running any more when it returns.
 func (s *Subscription) Close() {
 	s.w.mu.Lock()
-	defer s.w.mu.Unlock()
 	if !s.closed {
 		s.closed = true
 		close(s.done)
 		s.w.leave(s)
 	}
+	s.w.mu.Unlock()
+	s.pushing.Lock() // whoever is pushing; and nobody begins to, now that it is closed
+	defer s.pushing.Unlock()
 }
 
 // joined is what all followers of the service say together, as far as one message has room for it.

@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	ackAfter   = 25 * time.Millisecond  // acknowledgements that say nothing but a cursor wait, jittered down by half: views go first
-	ackEvery   = 100 * time.Millisecond // and travel no more often
+	ackEvery   = 100 * time.Millisecond // acknowledgements that say nothing but a cursor travel no more often
 	viewWithin = 10 * time.Second       // from a subscription to its first view; without one the stream is stuck
 	maxDoubts  = 64                     // refused dials waiting to be told; a burst of more says no more
 )
@@ -27,6 +26,7 @@ type watcher struct {
 	reg      *Registry
 	observer bool
 	rung     chan struct{}
+	speak    bool        // the reader's: what unsaid returns
 	late     *time.Timer // rings for what may wait
 
 	mu      sync.Mutex
@@ -37,8 +37,11 @@ type watcher struct {
 	lease   time.Duration
 	why     error // why there's no stream
 
-	todo     []*feed   // feeds with something due
-	lateAt   time.Time // what late is set to; zero: nothing
+	pushes   []*Subscription // to be pushed to once mu is free
+	speaking bool            // the reader is pushing, and will look at todo when it is done
+	hushed   bool            // meanwhile something was put there, and the bell not rung
+	todo     []*feed         // feeds with something due
+	lateAt   time.Time       // what late is set to; zero: nothing
 	unfollow []string
 	doubts   []*pb.Doubt
 	pings    uint64
@@ -109,6 +112,16 @@ func (w *watcher) queue(f *feed) {
 	w.ring()
 }
 
+// queueNow has the reader look at a feed if it is about to, else the writer. Called with w.mu held.
+func (w *watcher) queueNow(f *feed) {
+	w.add(f)
+	if w.speaking {
+		w.hushed = true
+	} else {
+		w.ring()
+	}
+}
+
 func (w *watcher) add(f *feed) {
 	if !f.queued {
 		f.queued = true
@@ -177,7 +190,7 @@ func (w *watcher) opened(m *pb.Welcome, _ *link) {
 
 func (w *watcher) lost(err error) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer w.unlock()
 	w.run = 0
 	moved := errors.Is(err, errMoved)
 	if !moved {
@@ -193,7 +206,7 @@ func (w *watcher) lost(err error) {
 
 func (w *watcher) due(now time.Time) (say []*pb.WatchRequest, again time.Time, err error) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer w.unlock()
 	for _, service := range w.unfollow {
 		say = append(say, &pb.WatchRequest{Kind: &pb.WatchRequest_Unsubscribe{Unsubscribe: &pb.Unsubscribe{Service: service}}})
 	}
@@ -245,7 +258,15 @@ func (w *watcher) moving() *pb.WatchRequest {
 
 func (w *watcher) heard(m *incoming) (answer bool, err error) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
+	answer, err = w.hear(m)
+	w.speak = w.unlockAndSpeak()
+	return answer, err
+}
+
+func (w *watcher) unsaid() bool { return w.speak }
+
+// hear takes a message. Called with w.mu held.
+func (w *watcher) hear(m *incoming) (answer bool, err error) {
 	w.heardAt = time.Now()
 	if m.reply == nil {
 		if f := w.feeds[m.view.Service]; f != nil && f.take(&m.view, w.heardAt) {

@@ -18,6 +18,9 @@ type source interface {
 	Close()
 }
 
+// pusher is a source that can do without a goroutine that waits for its news.
+type pusher interface{ Push(func(registry.Update)) }
+
 // runner is what a roster runs once it has begun: the feeder takes views, the tender lets go. They are
 // two, so that a slow LetGo delays acknowledgements and never a view. The tender sleeps through changes
 // that leave it nothing to do.
@@ -54,20 +57,28 @@ func (r *Roster) begin() error {
 // feed takes views until the following ends. If the registry handle is closed under the roster, the
 // last good view stays.
 func (r *Roster) feed() {
+	if p, ok := r.run.src.(pusher); ok {
+		p.Push(r.take)
+	}
 	for {
 		u, err := r.run.src.Next(r.run.ctx)
 		if err != nil {
 			r.orphaned(err)
 			return
 		}
-		if r.apply(u, r.now()) {
-			r.wake()
-		} else { // the usual change: nobody is to be let go of, so this goroutine says so itself
-			r.acknowledge(r.run.src, nil)
-		}
-		if u.View != nil && r.config.Applied != nil {
-			r.config.Applied(u.View)
-		}
+		r.take(u)
+	}
+}
+
+// take takes an update, one at a time.
+func (r *Roster) take(u registry.Update) {
+	if r.apply(u, r.now()) {
+		r.wake()
+	} else { // the usual change: nobody is to be let go of, so that needn't be the tender's to say
+		r.acknowledge(r.run.src, nil)
+	}
+	if u.View != nil && r.config.Applied != nil {
+		r.config.Applied(u.View)
 	}
 }
 

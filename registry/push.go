@@ -1,0 +1,51 @@
+package registry
+
+// Push has f called with every update from now on, newest wins, one at a time, by the goroutine that learns of
+// it: usually the one that reads the stream, so that nobody has to be woken between a view's arrival and its
+// use. The handle's other views and its answers wait for f, which may Ack and Doubt, and must not Close. Next
+// only waits for the end from then on. It is called once.
+func (s *Subscription) Push(f func(Update)) {
+	s.w.mu.Lock()
+	s.pushed = f
+	s.w.mu.Unlock()
+	s.push()
+}
+
+// push hands on what is new. Called without the watcher's lock.
+func (s *Subscription) push() {
+	s.pushing.Lock()
+	defer s.pushing.Unlock()
+	for {
+		u, news := s.news()
+		if !news {
+			return
+		}
+		s.pushed(u)
+	}
+}
+
+// unlock ends a critical section in which followers may have been woken, and hands on to those that are pushed to.
+func (w *watcher) unlock() {
+	pushes := w.pushes
+	w.pushes = nil
+	w.mu.Unlock()
+	for _, s := range pushes {
+		s.push()
+	}
+}
+
+// unlockAndSpeak is unlock for the stream's reader, who can say at once what those that he has pushed to have
+// to say: true if there is something. The writer isn't woken for it.
+func (w *watcher) unlockAndSpeak() (speak bool) {
+	if len(w.pushes) == 0 {
+		w.mu.Unlock()
+		return false
+	}
+	w.speaking = true
+	w.unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	speak = w.hushed
+	w.speaking, w.hushed = false, false
+	return speak
+}
