@@ -266,7 +266,7 @@ func closeAll(fleets []*fleet) {
 
 // sentence describes the load for people.
 func (p plan) sentence() string {
-	text := fmt.Sprintf("%d instances, %d callers (processes, one closed loop each), POST, handler %s", p.instances, p.callers, p.work)
+	text := fmt.Sprintf("%d instances, %d callers, each a process; POST, handler %s", p.instances, p.callers, p.work)
 	if p.think > 0 {
 		text += fmt.Sprintf(", think 0–%s", 2*p.think)
 	}

@@ -162,6 +162,25 @@ func TestFramesFitTheTerminal(t *testing.T) {
 	}
 }
 
+// A terminal has 80 columns until somebody widens it.
+func TestTablesFit80Columns(t *testing.T) {
+	way := Way{Name: wayEider, Requests: 123456, Failed: 12345, Restarts: 1234, Pause: &Pause{P50: 5000, Max: 5026},
+		Kinds: map[string]int{whyRefused: 1234, whyCut: 123, whyTimeout: 12, whyTwice: 1, whyOther: 1}}
+	setup := plan{instances: 3, callers: 20, work: 30 * time.Millisecond, think: 10 * time.Millisecond}.sentence()
+	r := Result{Rollout: &Rollout{Way: way, Cap: 8000, Setup: setup, Surge: true}, Crash: &Crash{Requests: 123456, Published: 12345, Setup: setup},
+		S8: &S8{Ways: []Way{way}, Setup: setup}}
+	r.Rollout.Usual.Plain, r.Rollout.Usual.Sleep = way, way
+	for _, scene := range Scenes() {
+		var out strings.Builder
+		r.print(&out, scene)
+		for line := range strings.Lines(out.String()) {
+			if n := visible(strings.TrimRight(line, "\n")); n > 80 {
+				t.Errorf("%s: %d columns: %s", scene, n, line)
+			}
+		}
+	}
+}
+
 func visible(line string) int {
 	n := 0
 	for inside := false; line != ""; {

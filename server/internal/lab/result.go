@@ -112,10 +112,10 @@ func (r *Rollout) print(w io.Writer) {
 	table.row(wayEider, r.Way)
 	table.row(wayPlain, r.Usual.Plain)
 	table.row(waySleep, r.Usual.Sleep)
-	fmt.Fprintf(w, "\n  Each way restarts as fast as it can; Eider's pause is at most %s, also if a caller hangs.\n", duration(r.Cap))
-	fmt.Fprint(w, "  plain and sleep: a plain http.Client over a list that is read again each second.\n"+
-		"  Figures that others publish come from other set-ups: `eider demo --scene s8` plays\n"+
-		"  two replicas and calls of 300 ms for 45 s, one restart each.\n")
+	fmt.Fprintf(w, "\n  Each way restarts as fast as it can. Eider's pause is at most %s, also if a\n"+
+		"  caller hangs. plain and sleep: a plain http.Client over a list that is read\n"+
+		"  again each second. Figures that others publish come from other set-ups:\n"+
+		"  `eider demo --scene s8` plays two replicas and calls of 300 ms for 45 s.\n", duration(r.Cap))
 }
 
 func (c *Crash) print(w io.Writer) {
@@ -148,7 +148,7 @@ var wayNames = map[string]string{
 type table struct{ w io.Writer }
 
 func newTable(w io.Writer) table {
-	fmt.Fprintf(w, "  %-40s %8s %7s %8s  %s\n", "", "requests", "failed", "restarts", "pause p50, max")
+	fmt.Fprintf(w, "  %-38s %8s %6s %8s  %s\n", "", "requests", "failed", "restarts", "pause p50/max")
 	return table{w}
 }
 
@@ -157,9 +157,9 @@ func (t table) row(name string, way Way) {
 	if way.Pause != nil {
 		pauses = duration(way.Pause.P50) + ", " + duration(way.Pause.Max)
 	}
-	fmt.Fprintf(t.w, "  %-40s %8d %7d %8d  %s\n", fmt.Sprintf("%-8s %s", name, wayNames[name]), way.Requests, way.Failed, way.Restarts, pauses)
+	fmt.Fprintf(t.w, "  %-38s %8d %6d %8d  %s\n", fmt.Sprintf("%-6s %s", name, wayNames[name]), way.Requests, way.Failed, way.Restarts, pauses)
 	if way.Failed > 0 {
-		fmt.Fprintf(t.w, "  %-8s %s\n", "", kindsText(way.Kinds))
+		fmt.Fprintf(t.w, "  %-6s %s\n", "", kindsText(way.Kinds))
 	}
 }
 
