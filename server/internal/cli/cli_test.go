@@ -41,11 +41,12 @@ const run = 0xabc
 
 // world is a network in a bubble, with or without a registry in it.
 type world struct {
-	t   *testing.T
-	net *memnet.Net
-	reg *stage.Registry
-	env map[string]string
-	tty bool
+	t     *testing.T
+	net   *memnet.Net
+	reg   *stage.Registry
+	env   map[string]string
+	tty   bool
+	width int // of the terminal
 }
 
 // bubble plays in a world without a registry: it is 2000-01-01.
@@ -101,7 +102,7 @@ func (p *printed) rewind() string {
 
 func (w *world) process(args []string, out, errs *printed) Process {
 	return Process{Args: args, Getenv: func(k string) string { return w.env[k] }, Out: out, Err: errs, Zone: time.UTC, Version: "v0",
-		Terminal: w.tty, Dial: w.net.From("127.0.0.2").Dial}
+		Terminal: w.tty, Width: func() int { return w.width }, Dial: w.net.From("127.0.0.2").Dial}
 }
 
 // eider runs one command to its end.

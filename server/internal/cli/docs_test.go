@@ -37,13 +37,15 @@ func reference() string {
 	}
 	b.WriteString(`
 A registry's answer becomes a code by its kind of error; the sentence on standard error is the registry's own. Answers
-go to standard output, everything else to standard error, each line of it beginning with ` + "`eider: `" + `.
+go to standard output, everything else to standard error, each line of it beginning with ` + "`eider: `" + `; but for the log of
+` + "`eider server`" + `, whose lines have the form that ` + "`--log-format`" + ` gives them, and the display of ` + "`eider demo`" + `.
 
 ## Output
 
 Tables are for people and may change; JSON is for programs, and only gains fields. Durations in JSON are whole
 nanoseconds and named so (` + "`cap_ns`" + `), times are RFC 3339, ages in tables are by the registry's clock. Statuses are
-coloured on a terminal only, and not when ` + "`NO_COLOR`" + ` is set. What a terminal could take for a command is printed as ` + "`�`" + `.
+coloured on a terminal only, and not when ` + "`NO_COLOR`" + ` is set. On a terminal a table's last column is cut to what fits,
+which ` + "`…`" + ` shows; elsewhere it is whole. What a terminal could take for a command is printed as ` + "`�`" + `.
 
 `)
 	b.WriteString("## Flags of every command\n\n" + flagTable(root.PersistentFlags(), nil))

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -25,7 +24,7 @@ type eventList struct {
 
 func (a *app) eventsCommand() *cobra.Command {
 	var follow bool
-	var last int
+	last := whole{n: 100, most: 10_000}
 	var service string
 	cmd := &cobra.Command{
 		Use:   "events",
@@ -39,12 +38,9 @@ with --json each event is then one line.`,
   eider events --follow
   eider events --follow --last 0 --service orders
   eider events --follow --json | jq -c 'select(.kind == "lapsed")'`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if last < 0 || last > 10_000 {
-				return usage("--last %d must be from 0 to 10000", last)
-			}
-			query := url.Values{"last": {strconv.Itoa(last)}}
+			query := url.Values{"last": {last.String()}}
 			if cmd.Flags().Changed("service") {
 				if err := checkService(service); err != nil {
 					return err
@@ -68,12 +64,13 @@ with --json each event is then one line.`,
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on telling, until Ctrl-C")
-	cmd.Flags().IntVarP(&last, "last", "n", 100, "tell the last `N` events first, at most 10000")
+	cmd.Flags().VarP(&last, "last", "n", "tell the last `N` events first, at most 10000")
 	cmd.Flags().StringVar(&service, "service", "", "tell of this `SERVICE` only")
 	return cmd
 }
 
 func (a *app) drawEvents(t *table, list eventList, service string) {
+	t.width = 0 // what happened is told whole
 	if len(list.Events) == 0 {
 		of := ""
 		if service != "" {

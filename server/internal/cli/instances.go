@@ -156,7 +156,7 @@ func (a *app) frame(v any, draw func(*table)) error {
 	if a.output == "json" {
 		return a.writeJSON(v, false)
 	}
-	t := &table{colour: a.colour()}
+	t := a.table()
 	t.say(time.Now().In(a.zone()).Format(time.TimeOnly))
 	draw(t)
 	if a.Terminal {
@@ -185,7 +185,7 @@ func drawInstances(t *table, v *viewAnswer, gone bool) {
 
 func drawGone(t *table, v *viewAnswer) {
 	if len(v.Gone) == 0 {
-		t.say("Nobody ended lately.")
+		t.say("Nobody ended lately (who came back under its id isn't shown).")
 		return
 	}
 	t.say("")

@@ -28,6 +28,7 @@ type Process struct {
 	Getenv   func(string) string
 	Out, Err io.Writer
 	Terminal bool           // Out is one: colours, and watched tables are drawn in place
+	Width    func() int     // columns of the terminal, which tables are fitted to; nil or 0 means any
 	Zone     *time.Location // for times in tables; nil means time.Local
 	Version  string         // set by the build; "" means what Go recorded
 
@@ -40,7 +41,16 @@ func Main(version string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	return Process{Args: os.Args[1:], Getenv: os.Getenv, Out: os.Stdout, Err: os.Stderr,
-		Terminal: term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("TERM") != "dumb", Version: version}.Run(ctx)
+		Terminal: term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("TERM") != "dumb", Width: columns, Version: version}.Run(ctx)
+}
+
+// columns asks the terminal, each time anew: it may be resized.
+func columns() int {
+	width, _, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
 }
 
 // Run runs one command until it has ended, or ctx: that is how to end what follows or serves.
@@ -52,7 +62,7 @@ func (p Process) Run(ctx context.Context) int {
 	if err == nil {
 		return exitOK
 	}
-	return a.explain(cmd, err)
+	return a.explain(cmd, misspelt(root, p.Args, err))
 }
 
 // app is one run of a command.
@@ -64,6 +74,7 @@ type app struct {
 }
 
 func (a *app) root() *cobra.Command {
+	version := false
 	root := &cobra.Command{
 		Use:   "eider",
 		Short: "A service registry whose restarts lose no request",
@@ -88,7 +99,12 @@ And look closer:
   eider drains -w              who is leaving, and whom that waits for
   eider events -f              what happens, as it happens`,
 		SilenceErrors: true, SilenceUsage: true,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if version {
+				return a.tellVersion()
+			}
+			return cmd.Help()
+		},
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			return a.checkOutput()
 		},
@@ -96,6 +112,8 @@ And look closer:
 	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{if .Runnable}}\n  {{.UseLine}}{{end}}", "{{if and .Runnable .HasParent}}\n  {{.UseLine}}{{end}}", 1))
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
+	root.SetFlagErrorFunc(flagFault)
+	root.Flags().BoolVarP(&version, "version", "v", false, "tell which version this is, as the command of that name does")
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.output, "output", "o", "table", "`FORMAT` of the answer: table or json")
@@ -112,6 +130,7 @@ And look closer:
 	for _, cmd := range root.Commands() {
 		if cmd.GroupID == "" {
 			cmd.GroupID = "run"
+			cmd.Args = noArguments
 		}
 	}
 	root.AddCommand(a.versionCommand())
@@ -152,9 +171,18 @@ func (a *app) answer(v any, draw func(*table)) error {
 	if a.output == "json" {
 		return a.writeJSON(v, true)
 	}
-	t := &table{colour: a.colour()}
+	t := a.table()
 	draw(t)
 	return a.print(t.String())
+}
+
+// table returns an empty one for this command's person.
+func (a *app) table() *table {
+	t := &table{colour: a.colour()}
+	if a.Terminal && a.Width != nil {
+		t.width = a.Width()
+	}
+	return t
 }
 
 func (a *app) print(text string) error {

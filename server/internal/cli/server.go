@@ -40,7 +40,7 @@ addresses goes to standard output once the registry serves.`,
   eider server --grpc 127.0.0.1:0 --http 127.0.0.1:0 --json
   eider server --config eider.yaml --log-format json
   EIDER_LEASE=10s eider server`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := s.Load(a.Getenv); err != nil {
 				return err

@@ -31,7 +31,7 @@ BEHIND counts callers that haven't applied the newest view yet: ` + "`eider call
 them.`,
 		Example: `  eider services
   eider services --json | jq -r '.services[] | select(.up == 0) | .service'`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.client()
 			if err != nil {

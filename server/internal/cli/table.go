@@ -12,6 +12,7 @@ import (
 // table is text in columns, or sentences, for a person.
 type table struct {
 	colour bool
+	width  int // columns that a row may take, 0 for any
 	rows   [][]cell
 	out    strings.Builder
 }
@@ -55,19 +56,16 @@ func (t *table) say(sentence string) {
 	t.out.WriteByte('\n')
 }
 
-// flush writes the rows in columns, two blanks apart.
+// leastLast is what the last column of a table keeps, however narrow the terminal: a row that is still too
+// wide wraps, since half an address is worse than two lines.
+const leastLast = 12
+
+// flush writes the rows in columns, two blanks apart. On a terminal what doesn't fit is cut off the last column.
 func (t *table) flush() {
-	var widths []int
+	widths := t.widths()
 	for _, row := range t.rows {
 		for i, c := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(c.text))
-		}
-	}
-	for _, row := range t.rows {
-		for i, c := range row {
+			c.text = cut(c.text, widths[i])
 			t.out.WriteString(c.paint(t.colour))
 			if i < len(row)-1 {
 				t.out.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text)+2))
@@ -76,6 +74,35 @@ func (t *table) flush() {
 		t.out.WriteByte('\n')
 	}
 	t.rows = nil
+}
+
+// widths returns how wide each column is drawn.
+func (t *table) widths() (widths []int) {
+	for _, row := range t.rows {
+		for i, c := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(c.text))
+		}
+	}
+	if t.width == 0 || len(widths) == 0 {
+		return widths
+	}
+	left, last := t.width, len(widths)-1
+	for _, w := range widths[:last] {
+		left -= w + 2
+	}
+	widths[last] = min(widths[last], max(left, leastLast))
+	return widths
+}
+
+// cut shortens a text to a width, and shows that it did.
+func cut(text string, width int) string {
+	if utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	return string([]rune(text)[:width-1]) + "…"
 }
 
 // String returns everything so far.

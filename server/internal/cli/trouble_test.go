@@ -18,7 +18,7 @@ import (
 // TestUsage: what can't be tried says why, and how it is used.
 func TestUsage(t *testing.T) {
 	bubble(t, func(w *world) {
-		w.story("usage.txt", "foo", "service", "services --foo", "services x", "instances", "instances a b", "instances A/B", "callers a b", "drains -",
+		w.story("usage.txt", "foo", "service", "servces --json -w", "server foo", "demo foo", "services --json=maybe", "services --foo", "services x", "instances", "instances a b", "instances A/B", "callers a b", "drains -",
 			"events -n many", "events -n -1", "events -n 99999", "events --service é", "services -o yaml", "services -o yaml --json", "services --http 1:2:3", "services --http ftp://x:1",
 			"services --http localhost", "services --http http://127.0.0.1:1/eider", "services --http http://127.0.0.1:x", "version x")
 		w.env["EIDER_HTTP"] = "127.0.0.1"

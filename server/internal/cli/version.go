@@ -56,12 +56,17 @@ func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Tell which version this is",
+		Long:  "Tell which version this is, with what built it. `eider --version` and `eider -v` do the same.",
 		Example: `  eider version
   eider version --json | jq -r .version`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
-			b := built(a.Version)
-			return a.answer(b, func(t *table) { t.say(b.String()) })
+			return a.tellVersion()
 		},
 	}
+}
+
+func (a *app) tellVersion() error {
+	b := built(a.Version)
+	return a.answer(b, func(t *table) { t.say(b.String()) })
 }
