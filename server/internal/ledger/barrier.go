@@ -217,6 +217,10 @@ func (d *drain) due(t *Table) {
 			i++
 			continue
 		}
+		if t.work--; t.work < 0 {
+			t.alarms.set(d, t.clock) // the rest at the next look, at once, and after the inputs that wait
+			return
+		}
 		detail := "has not let go within " + m.cap.String()
 		if m.state == eider.NoAlternative {
 			detail = "had no alternative within " + m.cap.String()

@@ -92,3 +92,39 @@ func TestFinishedDrainsAreKeptForReading(t *testing.T) {
 		t.Errorf("%d gone in the view, want 256", len(gone))
 	}
 }
+
+// A service that leaves as a whole, with nobody to go to, caps every caller of every instance at the same moment:
+// that is a million words for a thousand of each, and the node hears others in between.
+func TestCapsAreABoundedPieceOfWork(t *testing.T) {
+	w := fresh(t)
+	for i := range 1000 {
+		w.follow(fmt.Sprint("c", i), "orders")
+	}
+	for i := range 10 {
+		k := fmt.Sprint("orders/", i)
+		w.mustRegister("p", k, fmt.Sprint("10.0.0.1:", 81+i))
+		w.leave("p", k)
+	}
+	looks, capped := 0, 0
+	w.now = w.now.Add(900 * time.Millisecond)
+	for ; capped < 10_000 && looks < 1000; looks++ {
+		fx := w.tb.Look(w.now)
+		if now := len(fx.Events); now > lookWork+10 {
+			t.Fatalf("one look said %d words", now)
+		}
+		for _, e := range fx.Events {
+			if e.Kind == eider.EventCapped {
+				capped++
+			}
+		}
+		if at := w.tb.Next(); at.After(w.now) {
+			w.now = at
+		}
+	}
+	if capped != 10_000 {
+		t.Errorf("%d are capped after %d looks, want all 10,000", capped, looks)
+	}
+	for i := range 10 {
+		w.wantReached(fmt.Sprint("orders/", i), true)
+	}
+}
