@@ -63,7 +63,7 @@ func (s *Settings) Load(getenv func(string) string) error {
 	if f := s.flags["config"]; f != nil && f.given {
 		path = f.text
 	}
-	*s = Settings{config: path, flags: s.flags}.withDefaults()
+	*s = Settings{config: path, flags: s.flags, sources: make(map[string]string)}.withDefaults()
 	rows := make(map[string]row)
 	for _, r := range s.rows() {
 		rows[r.name] = r
@@ -72,12 +72,20 @@ func (s *Settings) Load(getenv func(string) string) error {
 		faults = append(faults, s.loadFile(path, rows)...)
 	}
 	for _, r := range s.rows() {
-		if text := getenv(EnvName(r.name)); text != "" {
+		f := s.flags[r.name]
+		typed := f != nil && f.given
+		// EIDER_HTTP is for those too who ask a registry: what is well there is no fault where --http is given.
+		if text := getenv(EnvName(r.name)); text != "" && !(typed && r.name == "http") {
+			s.sources[r.name] = EnvName(r.name)
 			if err := r.set(text); err != nil {
+				if r.name == "http" {
+					err = fmt.Errorf("%w; it names the registry to ask as well, so give the server its own by --http", err)
+				}
 				faults = append(faults, fmt.Errorf("%s: %w", EnvName(r.name), err))
 			}
 		}
-		if f := s.flags[r.name]; f != nil && f.given {
+		if typed {
+			s.sources[r.name] = "--" + r.name
 			if err := r.set(f.text); err != nil {
 				faults = append(faults, fmt.Errorf("--%s: %w", r.name, err))
 			}
@@ -101,5 +109,14 @@ func (s *Settings) loadFile(path string, rows map[string]row) []error {
 	if err != nil {
 		return []error{fmt.Errorf("config: %w; name a file that this user may read", err)}
 	}
-	return readFile(path, data, rows)
+	from := make(map[string]row, len(rows))
+	for name, r := range rows {
+		set := r.set
+		r.set = func(text string) error {
+			s.sources[name] = path + ": " + name
+			return set(text)
+		}
+		from[name] = r
+	}
+	return readFile(path, data, from)
 }

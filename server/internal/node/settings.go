@@ -44,9 +44,16 @@ type Settings struct {
 	ReattachRate       int // 0 means 5,000 known instances a second
 	WatchRate          int // 0 means 2,000 new callers a second
 
-	config string // the file
-	flags  map[string]*flag
+	config  string // the file
+	flags   map[string]*flag
+	sources map[string]string // of what Load has set: what each is called there
 }
+
+// Where a node is served by default.
+const (
+	defaultGRPC = "127.0.0.1:8762"
+	defaultHTTP = "127.0.0.1:8761"
+)
 
 // row is one setting: how it is named, explained, read and written.
 type row struct {
@@ -58,8 +65,8 @@ type row struct {
 // rows is the one table of settings.
 func (s *Settings) rows() []row {
 	return []row{
-		address("grpc", &s.GRPC, "where the native protocol is served; loopback only for now"),
-		address("http", &s.HTTP, "where JSON, events and metrics are served; loopback only for now"),
+		address("grpc", &s.GRPC, defaultGRPC, "where the native protocol is served; loopback only for now"),
+		address("http", &s.HTTP, defaultHTTP, "where JSON, events and metrics are served; loopback only for now"),
 		word("node", &s.Node, "this node's name (default the host's)"),
 		boolean("fresh", &s.Fresh, "declare that nobody called before this node started, so that drains needn't wait for them"),
 		duration("lease", &s.Lease, time.Second, time.Hour, "an instance that is silent for so long lapses"),
@@ -84,8 +91,8 @@ func (s *Settings) rows() []row {
 func Defaults() Settings { return Settings{}.withDefaults() }
 
 func (s Settings) withDefaults() Settings {
-	s.GRPC = cmp.Or(s.GRPC, "127.0.0.1:8762")
-	s.HTTP = cmp.Or(s.HTTP, "127.0.0.1:8761")
+	s.GRPC = cmp.Or(s.GRPC, defaultGRPC)
+	s.HTTP = cmp.Or(s.HTTP, defaultHTTP)
 	s.Lease = cmp.Or(s.Lease, 20*time.Second)
 	s.Beat = cmp.Or(s.Beat, 2*time.Second)
 	s.Cap = cmp.Or(s.Cap, 8*time.Second)
@@ -117,14 +124,16 @@ func (s Settings) Check() error {
 	return invalid(faults)
 }
 
-// together holds settings to each other; each of them may be well by itself.
+// together holds settings to each other; each of them may be well by itself. A setting is called as its source
+// calls it.
 func (s *Settings) together() []error {
 	var faults []error
-	if s.Lease < 3*s.Beat {
-		faults = append(faults, fmt.Errorf("lease: %s is less than three beats of %s; one late beat would end an instance", s.Lease, s.Beat))
+	if least := 3 * s.Beat; s.Lease < least {
+		faults = append(faults, fmt.Errorf("%s: %s is less than three beats of %s, so that one late beat would end an instance; give at least %s, or lower %s too",
+			s.source("lease"), s.Lease, s.Beat, least, s.source("beat")))
 	}
 	if _, port, err := net.SplitHostPort(s.GRPC); err == nil && s.GRPC == s.HTTP && port != "0" {
-		faults = append(faults, fmt.Errorf("http: %s is where grpc is served already; choose another port", s.HTTP))
+		faults = append(faults, fmt.Errorf("%s: %s is where grpc is served already; choose another port", s.source("http"), s.HTTP))
 	}
 	return faults
 }
@@ -147,9 +156,21 @@ func (s Settings) Logger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-func address(name string, to *string, about string) row {
+// source is what a setting is called where its value comes from: --lease, EIDER_LEASE, or the file's name and its
+// own; --lease if it has its default.
+func (s *Settings) source(name string) string {
+	if from := s.sources[name]; from != "" {
+		return from
+	}
+	return "--" + name
+}
+
+func address(name string, to *string, usual, about string) row {
 	return row{name, "ip:port", about, func(text string) error {
-		if err := checkBind(text); err != nil {
+		if name == "http" { // EIDER_HTTP also names the registry to ask, which may be a URL
+			text = strings.TrimSuffix(strings.TrimPrefix(text, "http://"), "/")
+		}
+		if err := checkBind(text, usual); err != nil {
 			return err
 		}
 		*to = text
@@ -158,10 +179,13 @@ func address(name string, to *string, about string) row {
 }
 
 // checkBind allows loopback alone: nothing here asks who is there yet.
-func checkBind(text string) error {
+func checkBind(text, usual string) error {
+	if scheme, _, ok := strings.Cut(text, "://"); ok {
+		return fmt.Errorf("%q has the scheme %s, and it is an address to listen on: write ip:port, as in %s", text, scheme, usual)
+	}
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
-		return fmt.Errorf("%q must be ip:port, as in 127.0.0.1:8762", text)
+		return fmt.Errorf("%q must be ip:port, as in %s", text, usual)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return fmt.Errorf("%q needs a port from 0 to 65535; 0 means any free one", text)
@@ -171,7 +195,7 @@ func checkBind(text string) error {
 	}
 	ip, err := netip.ParseAddr(host)
 	if err != nil && host != "" {
-		return fmt.Errorf("%q must name an IP or localhost, as in 127.0.0.1:8762", text)
+		return fmt.Errorf("%q must name an IP or localhost, as in %s", text, usual)
 	}
 	if host == "" || !ip.IsLoopback() {
 		return fmt.Errorf("%q could be reached from other machines, and this version has neither TLS nor tokens, so anybody there could register and remove instances; bind to loopback, as in %s",

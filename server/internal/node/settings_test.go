@@ -35,7 +35,7 @@ func load(t *testing.T, file string, env map[string]string, args ...string) (Set
 }
 
 func public(s Settings) Settings {
-	s.config, s.flags = "", nil
+	s.config, s.flags, s.sources = "", nil, nil
 	return s
 }
 
@@ -137,15 +137,54 @@ func TestOnlyLoopbackMayBeBound(t *testing.T) {
 		":8762": false, "0.0.0.0:8762": false, "[::]:8762": false, "10.0.0.7:8762": false, "example.com:80": false,
 		"127.0.0.1": false, "127.0.0.1:http": false, "127.0.0.1:70000": false, "": false,
 	} {
-		if err := checkBind(address); (err == nil) != ok {
+		if err := checkBind(address, defaultGRPC); (err == nil) != ok {
 			t.Errorf("%q: %v", address, err)
 		}
 	}
 }
 
+// TestHTTPHasOneMeaningForAskersAndServers: what the commands take as a registry's address, its server takes too, or
+// says why it can't.
+func TestHTTPHasOneMeaningForAskersAndServers(t *testing.T) {
+	for _, text := range []string{"127.0.0.1:1234", "http://127.0.0.1:1234", "http://127.0.0.1:1234/"} {
+		s, err := load(t, "", map[string]string{"EIDER_HTTP": text})
+		if err != nil || s.HTTP != "127.0.0.1:1234" {
+			t.Errorf("EIDER_HTTP=%s: %q, %v", text, s.HTTP, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"https://127.0.0.1:1234": `EIDER_HTTP: "https://127.0.0.1:1234" has the scheme https, and it is an address to listen on: write ip:port, as in 127.0.0.1:8761; it names the registry to ask as well, so give the server its own by --http`,
+		"127.0.0.1":              `EIDER_HTTP: "127.0.0.1" must be ip:port, as in 127.0.0.1:8761; it names`,
+		"registry.example:8761":  `EIDER_HTTP: "registry.example:8761" must name an IP or localhost, as in 127.0.0.1:8761; it names`,
+	} {
+		env := map[string]string{"EIDER_HTTP": text}
+		if _, err := load(t, "", env); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("EIDER_HTTP=%s: %v", text, err)
+		}
+		if s, err := load(t, "", env, "--http", "127.0.0.1:0"); err != nil || s.HTTP != "127.0.0.1:0" {
+			t.Errorf("EIDER_HTTP=%s with --http: %q, %v", text, s.HTTP, err)
+		}
+	}
+	if _, err := load(t, "", nil, "--grpc", "http://127.0.0.1:1"); err == nil || !strings.Contains(err.Error(), "as in 127.0.0.1:8762") {
+		t.Errorf("a URL for gRPC: %v", err)
+	}
+}
+
 func TestSettingsAreHeldToEachOther(t *testing.T) {
-	if _, err := load(t, "", nil, "--lease=5s"); err == nil || !strings.Contains(err.Error(), "three beats") {
-		t.Errorf("a lease of two beats and a half: %v", err)
+	for _, c := range []struct {
+		file, env string
+		args      []string
+		want      string
+	}{
+		{"", "", []string{"--lease=5s"}, "--lease: 5s is less than three beats of 2s, so that one late beat would end an instance; give at least 6s, or lower --beat too"},
+		{"", "3s", []string{"--beat=1500ms"}, "EIDER_LEASE: 3s is less than three beats of 1.5s, so that one late beat would end an instance; give at least 4.5s, or lower --beat too"},
+		{"beat: 10s", "", nil, "--lease: 20s is less than three beats of 10s, so that one late beat would end an instance; give at least 30s, or lower "},
+		{"beat: 10s", "", nil, "eider.yaml: beat too"},
+		{"lease: 3s", "", nil, "eider.yaml: lease: 3s is less"},
+	} {
+		if _, err := load(t, c.file, map[string]string{"EIDER_LEASE": c.env}, c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v", c, err)
+		}
 	}
 	if _, err := load(t, "", nil, "--grpc=127.0.0.1:1234", "--http=127.0.0.1:1234"); err == nil || !strings.Contains(err.Error(), "choose another port") {
 		t.Errorf("one port twice: %v", err)
@@ -218,7 +257,7 @@ func FuzzSettingsFile(f *testing.F) {
 				t.Errorf("a fault without its place: %v", err)
 			}
 		}
-		for _, err := range []error{checkBind(s.GRPC), checkBind(s.HTTP)} {
+		for _, err := range []error{checkBind(s.GRPC, defaultGRPC), checkBind(s.HTTP, defaultHTTP)} {
 			if err != nil {
 				t.Error(err)
 			}
