@@ -10,6 +10,7 @@ type Summary struct {
 	Starting int    `json:"starting"`
 	Down     int    `json:"down"`
 	Draining int    `json:"draining"`
+	Gone     int    `json:"gone"` // ended lately, as a view shows them: at most 256
 	Callers  int    `json:"callers"`
 	Behind   int    `json:"behind"` // callers that haven't applied the newest view yet
 	Cursor   Cursor `json:"cursor"`

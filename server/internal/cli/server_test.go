@@ -58,7 +58,7 @@ func runReal(args ...string) (code int, out, errs string) {
 // TestServer: it serves, is asked, and ends in order at one signal.
 func TestServer(t *testing.T) {
 	cmd, at, errs := startServer(t, "--fresh", "--node", "n1")
-	if code, out, e := runReal("services", "--http", at.HTTP); code != exitOK || !strings.Contains(out, "No service is registered here yet") {
+	if code, out, e := runReal("services", "--http", at.HTTP); code != exitOK || !strings.Contains(out, "No service is registered here, and none was lately") {
 		t.Errorf("services: exit %d, %s%s", code, out, e)
 	}
 	if code, _, e := runReal("instances", "orders", "--http", at.HTTP); code != exitNotFound || !strings.Contains(e, "never heard of a service") {

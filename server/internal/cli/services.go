@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,7 +30,8 @@ func (a *app) servicesCommand() *cobra.Command {
 
 SUSPECT counts instances that are UP but doubted: ` + "`eider instances SERVICE`" + ` says why.
 BEHIND counts callers that haven't applied the newest view yet: ` + "`eider callers SERVICE`" + ` names
-them.`,
+them. A service whose last instance has ended stays listed for a day (of those that nobody
+calls any more, the last 100).`,
 		Example: `  eider services
   eider services --json | jq -r '.services[] | select(.up == 0) | .service'`,
 		Args: noArguments,
@@ -65,16 +68,27 @@ func paged(after string) url.Values {
 
 func drawServices(t *table, all serviceList) {
 	if len(all.Services) == 0 {
-		t.say("No service is registered here yet. A program registers itself with drain.Serve; `eider events -f` shows it happen.")
+		t.say("No service is registered here, and none was lately. A program registers itself with drain.Serve; `eider events -f` shows it happen.")
 	} else {
 		t.row("SERVICE", "UP", "SUSPECT", "STARTING", "DOWN", "DRAINING", "CALLERS", "BEHIND")
 	}
+	var ended []string
 	for _, s := range all.Services {
+		if s.Gone > 0 && s.Up+s.Suspect+s.Starting+s.Down+s.Draining == 0 {
+			ended = append(ended, s.Service)
+		}
 		up := cell{strconv.Itoa(s.Up), good}
 		if s.Up == 0 {
 			up.hue = bad
 		}
 		t.row(s.Service, up, number(s.Suspect, warn), number(s.Starting, moves), number(s.Down, bad), number(s.Draining, moves), number(s.Callers, ""), number(s.Behind, warn))
+	}
+	if n := len(ended); n > 0 {
+		more := ""
+		if n > maxNamed {
+			ended, more = ended[:maxNamed], fmt.Sprintf(" and %d more", n-maxNamed)
+		}
+		t.say(fmt.Sprintf("Nobody serves %s%s any more: `eider instances %s --gone` says how that ended.", strings.Join(ended, ", "), more, ended[0]))
 	}
 	notes(t, all.Complete, all.Void)
 }

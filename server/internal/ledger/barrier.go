@@ -241,15 +241,20 @@ func (t *Table) reach(d *drain) {
 	}
 	d.reached, d.barrier = true, t.clock-d.from
 	t.progress(d)
-	detail := "nobody follows it"
-	if d.total > 0 {
-		detail = callers(d.total-d.capped) + " settled"
-	}
-	if d.capped > 0 {
-		detail += ", " + callers(d.capped) + " covered by a cap"
-	}
 	t.event(eider.Event{Kind: eider.EventBarrier, Service: d.svc.name, ID: d.dep.ID, Incarnation: d.dep.Incarnation,
-		Status: eider.Draining, Detail: detail + " after " + d.barrier.Round(time.Millisecond).String()})
+		Status: eider.Draining, Detail: d.settlement()})
+}
+
+// settlement says in words whom a barrier waited for.
+func (d *drain) settlement() string {
+	if d.total == 0 {
+		return "nobody to wait for"
+	}
+	text := callers(d.total-d.capped) + " settled"
+	if d.capped > 0 {
+		text += ", " + callers(d.capped) + " covered by a cap"
+	}
+	return text + " after " + d.barrier.Round(time.Millisecond).String()
 }
 
 func callers(n int) string {

@@ -34,6 +34,7 @@ const (
 	maxNamed      = 512         // departures in one acknowledgement
 	maxNeighbours = 256         // instances at one address that a new one looks at
 	recentGone    = 256         // gone instances in a view
+	keptEnded     = 100         // services listed of which only gone instances are left
 	keptDrains    = 256         // finished drains
 	retryFull     = 10 * time.Second
 )

@@ -80,18 +80,42 @@ func (t *Table) Knows(service string) bool { return t.services[service] != nil }
 // Complete tells whether this node has heard of everybody: it has run for a lease.
 func (t *Table) Complete(now time.Time) bool { return t.cfg.Fresh || t.at(now) >= t.cfg.Lease }
 
-// Services returns every service with an instance or a caller, ordered by name, without cursors.
+// Services returns every service with an instance or a caller, and of those that have neither any more the ones
+// whose last instances are remembered, at most the 100 that ended last: so that nobody takes a service that
+// has gone down as a whole for one that never was. Ordered by name, without cursors.
 func (t *Table) Services() []eider.Summary {
 	out := make([]eider.Summary, 0, t.used)
+	var ended []*service
 	for _, svc := range t.services {
-		if !svc.used {
-			continue
+		switch {
+		case svc.used:
+			out = append(out, svc.summary())
+		case len(svc.gone) > 0:
+			if ended = append(ended, svc); len(ended) == 2*keptEnded {
+				ended = latest(ended)
+			}
 		}
+	}
+	for _, svc := range latest(ended) {
 		out = append(out, svc.summary())
 	}
 	slices.SortFunc(out, func(a, b eider.Summary) int { return strings.Compare(a.Service, b.Service) })
 	return out
 }
+
+// latest keeps the services that ended last.
+func latest(ended []*service) []*service {
+	if len(ended) <= keptEnded {
+		return ended
+	}
+	slices.SortFunc(ended, func(a, b *service) int {
+		return cmp.Or(cmp.Compare(b.endedAt(), a.endedAt()), strings.Compare(a.name, b.name))
+	})
+	return ended[:keptEnded]
+}
+
+// endedAt is when somebody of the service last ended.
+func (s *service) endedAt() moment { return s.recent[len(s.recent)-1].endedAt }
 
 // Summary returns one service at a glance, without its cursor.
 func (t *Table) Summary(service string) eider.Summary {
@@ -103,7 +127,7 @@ func (t *Table) Summary(service string) eider.Summary {
 
 func (s *service) summary() eider.Summary {
 	return eider.Summary{Service: s.name, Up: s.count[lineUp], Suspect: s.count[lineSuspect], Starting: s.count[lineStarting],
-		Down: s.count[lineDown], Draining: s.count[lineDraining], Callers: len(s.followers)}
+		Down: s.count[lineDown], Draining: s.count[lineDraining], Gone: min(len(s.gone), recentGone), Callers: len(s.followers)}
 }
 
 // Behind counts the callers of a service that haven't acknowledged the view of that number yet.

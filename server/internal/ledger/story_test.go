@@ -166,7 +166,7 @@ var verbs = map[string]func(w *world, args []string) error{
 	},
 	"services": func(w *world, _ []string) error {
 		for _, s := range w.tb.Services() {
-			fmt.Fprintf(&w.log, "  %s up=%d suspect=%d starting=%d down=%d draining=%d callers=%d\n", s.Service, s.Up, s.Suspect, s.Starting, s.Down, s.Draining, s.Callers)
+			fmt.Fprintf(&w.log, "  %s up=%d suspect=%d starting=%d down=%d draining=%d gone=%d callers=%d\n", s.Service, s.Up, s.Suspect, s.Starting, s.Down, s.Draining, s.Gone, s.Callers)
 		}
 		return nil
 	},

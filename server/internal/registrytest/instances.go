@@ -37,6 +37,18 @@ var instanceCases = []testCase{
 			w.Error("it is listed nevertheless")
 		}
 	}},
+	{name: "AServiceThatHasLeftIsListedAtNought", run: func(w *world) {
+		p := w.serve("orders", "1")
+		p.leave()
+		p.left()
+		s := w.reg.Services()
+		if len(s) != 1 || s[0].Service != "orders" || s[0].Up+s[0].Draining+s[0].Callers != 0 || s[0].Gone != 1 {
+			w.Errorf("the services are %+v", s)
+		}
+		if v := w.view("orders"); s[0].Cursor.Number == 0 || v.Cursor != s[0].Cursor {
+			w.Errorf("it is listed at %s, its view is %s", s[0].Cursor, v.Cursor)
+		}
+	}},
 	{name: "StatusIsTheInstancesOwn", run: func(w *world) {
 		p := w.serve("orders", "1")
 		for _, s := range []eider.Status{eider.Down, eider.Up, eider.Starting, eider.Up} {

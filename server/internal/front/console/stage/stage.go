@@ -42,7 +42,7 @@ func (r *Registry) SetView(v *eider.View) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.views[v.Service] = v
-	sum := eider.Summary{Service: v.Service, Cursor: v.Cursor}
+	sum := eider.Summary{Service: v.Service, Cursor: v.Cursor, Gone: len(v.Gone)}
 	for i := range v.Instances {
 		switch in := &v.Instances[i]; in.Status {
 		case eider.Up:
