@@ -217,8 +217,10 @@ func (w *world) scene() {
 	}
 	w.reg.SetDrains(
 		drain("2", 2*time.Second, eider.Draining, member("web@11aa22", eider.Waiting, false, 0), member("cart@1", eider.NoAlternative, true, 0), member("checkout@b2f19c", eider.LetGo, true, 4*time.Millisecond)),
+		drain("9", time.Second, eider.Draining),
 		drain("3", 40*time.Second, eider.Left, member("web@11aa22", eider.Capped, false, 8*time.Second), member("checkout@b2f19c", eider.LetGo, true, 4*time.Millisecond)),
 		drain("4", 3*time.Minute, eider.Left, member("checkout@b2f19c", eider.LetGo, true, 12*time.Millisecond), member("cart@1", eider.SaidGoodbye, false, 5*time.Millisecond)),
+		drain("1", 200*time.Second, eider.Draining, member("cart@1", eider.LetGo, true, 12*time.Millisecond)),
 		drain("5", 4*time.Minute, eider.Left, member("cart@1", eider.SaidGoodbye, false, 1340*time.Millisecond)),
 		drain("6", 5*time.Minute, eider.Left, member("cart@1", eider.Ended, false, 800*time.Microsecond)),
 		drain("7", time.Hour, eider.Dead, member("web@11aa22", eider.Waiting, true, 0)),
@@ -236,7 +238,7 @@ func TestTables(t *testing.T) {
 		w.story("nothing.txt", "services", "callers", "drains", "events", "services --json", "callers -o json", "drains -o json", "events -o json")
 		w.scene()
 		w.story("tables.txt", "services", "instances orders", "instances ORDERS --gone", "instances pay", "instances pay --gone", "callers orders", "callers pay", "callers",
-			"drains", "drains orders", "drains pay", "events", "events --last 1", "events -n 0", "events --service pay")
+			"drains", "drains orders", "drains pay", "events", "events --last 1", "events -n 0", "events --service pay", "events --service ordes")
 		w.story("json.txt", "services --json", "instances pay -o json", "callers pay --json", "events -n 1 -o json", "version -o json --help")
 		w.tty = true
 		w.story("colours.txt", "services", "instances orders --gone", "callers", "drains", "events")
@@ -246,6 +248,12 @@ func TestTables(t *testing.T) {
 		}
 		w.reg.SetNode(eider.Node{Name: "node-1", Run: run, Ready: true, Void: []string{"3 of 4 instances of orders are silent"}})
 		w.story("cold.txt", "services", "instances ordres")
+		w.reg.SetNode(eider.Node{Name: "node-1", Run: run, Ready: true, Complete: true})
+		w.tty = false
+		w.story("unknown.txt", "instances ordres", "instances nothing-like-it", "callers nothing-like-it")
+		w.reg.SetView(&eider.View{Service: "carts", Complete: true, Gone: []eider.Gone{{ID: "1", Incarnation: nonce(9), Status: eider.Dead}}})
+		w.reg.SetView(&eider.View{Service: "mail", Complete: true})
+		w.story("ended.txt", "services", "instances carts", "instances orders --gone", "instances mail --gone")
 	})
 }
 

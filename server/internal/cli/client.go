@@ -159,6 +159,10 @@ func (c *client) away(err error) error {
 	case errors.As(err, &dns):
 		why = "%s can't be found: no address is known for that host; name another with --http or EIDER_HTTP"
 	case errors.Is(err, syscall.ECONNREFUSED):
+	case errors.Is(err, http.ErrSchemeMismatch):
+		why = "%s speaks plain HTTP, as a registry does: write http:// in --http or EIDER_HTTP"
+	case strings.Contains(err.Error(), "malformed HTTP"): // net/http has no word for it but this
+		why = "%s doesn't speak HTTP; is it a registry's gRPC port? Its HTTP port is asked, 8761 by default: name it with --http or EIDER_HTTP"
 	default:
 		return &exit{exitUnreachable, fmt.Errorf(why+" (%w)", c.base, err)}
 	}
@@ -176,6 +180,7 @@ func (c *client) refused(resp *http.Response) error {
 	}
 	for kind := range codeOf {
 		if kind.String() == f.Error.Kind {
+			f.Error.Message = strings.Replace(f.Error.Message, "GET /v1/services lists", "`eider services` lists", 1)
 			return eider.Errorf(kind, "", "%s", f.Error.Message)
 		}
 	}

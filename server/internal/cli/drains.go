@@ -29,7 +29,7 @@ func (a *app) drainsCommand() *cobra.Command {
 
 PAUSE is the lame-duck pause: from the leave until every caller had let go of the
 instance or was covered by a cap, whose owner is then named. A running one says whom it
-waits for, and how long at most.
+waits for, and how long at most, or that it only finishes what is in flight.
 
 With --watch the table is drawn anew as drains begin, go on and end.`,
 		Example: `  eider drains
@@ -135,6 +135,8 @@ func drawDrains(t *table, list drainList, service string) {
 
 func pauseOf(d *eider.Drain, now time.Time) string {
 	switch {
+	case d.Reached && d.Total == 0 && !d.Status.Gone():
+		return "" // there was none
 	case d.Reached:
 		return span(d.Barrier)
 	case d.Status.Gone():
@@ -153,6 +155,8 @@ func endedBy(d *eider.Drain) cell {
 		return cell{"its own end, before every caller had let go", bad}
 	case !d.Reached:
 		return cell{fmt.Sprintf("waits for %d of %d: %s", d.Open, d.Total, named(d, d.Open, func(m *eider.Member) bool { return !m.State.Settled() }, (*eider.Member).String)), moves}
+	case !d.Status.Gone():
+		return cell{"pause over; finishing what is in flight", moves}
 	case d.Total == 0:
 		return cell{"nobody to wait for", good}
 	}
@@ -182,7 +186,7 @@ func endedBy(d *eider.Drain) cell {
 }
 
 func disconnected(m *eider.Member) string {
-	if m.Stream {
+	if m.Stream || m.Kind != eider.Native {
 		return ""
 	}
 	return " (disconnected)"

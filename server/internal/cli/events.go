@@ -54,10 +54,16 @@ with --json each event is then one line.`,
 			}
 			defer c.close()
 			if follow {
+				if err := a.strange(cmd.Context(), c, service); err != nil {
+					fmt.Fprintf(a.Err, "eider: %s (waiting for it)\n", printable(oneLine(err.Error())))
+				}
 				return a.followEvents(cmd.Context(), c, service, query)
 			}
 			var list eventList
 			if _, err := c.fetch(cmd.Context(), question{path: "/v1/events", query: query}, &list); err != nil {
+				return err
+			}
+			if err := a.strange(cmd.Context(), c, service); err != nil && len(list.Events) == 0 {
 				return err
 			}
 			return a.answer(list, func(t *table) { a.drawEvents(t, list, service) })
@@ -67,6 +73,20 @@ with --json each event is then one line.`,
 	cmd.Flags().VarP(&last, "last", "n", "tell the last `N` events first, at most 10000")
 	cmd.Flags().StringVar(&service, "service", "", "tell of this `SERVICE` only")
 	return cmd
+}
+
+// strange returns what the registry says of a service that it has never heard of, nil of any other: of a misspelt
+// one nothing would ever happen.
+func (a *app) strange(ctx context.Context, c *client, service string) error {
+	if service == "" {
+		return nil
+	}
+	var v viewAnswer
+	_, err := c.fetch(ctx, question{path: "/v1/services/" + service, query: url.Values{"limit": {"1"}}}, &v)
+	if eider.KindOf(err) != eider.NotFound {
+		return nil // that the registry can't be asked, the question itself will show
+	}
+	return err
 }
 
 func (a *app) drawEvents(t *table, list eventList, service string) {

@@ -73,12 +73,8 @@ type app struct {
 	http   string // --http
 }
 
-func (a *app) root() *cobra.Command {
-	version := false
-	root := &cobra.Command{
-		Use:   "eider",
-		Short: "A service registry whose restarts lose no request",
-		Long: `Eider answers one question for every caller in a fleet: who can I call, right now?
+// introduction is what a newcomer reads first.
+const introduction = `Eider answers one question for every caller in a fleet: who can I call, right now?
 It keeps the answer right while instances start, leave, crash and come back, and it
 lets an instance leave without losing a request: the pause before it stops ends when
 the last caller has let go of it, not after a guessed sleep.
@@ -97,7 +93,14 @@ And look closer:
   eider instances orders -w    who serves orders, redrawn as it changes
   eider callers orders         who calls orders, and how far behind they are
   eider drains -w              who is leaving, and whom that waits for
-  eider events -f              what happens, as it happens`,
+  eider events -f              what happens, as it happens`
+
+func (a *app) root() *cobra.Command {
+	version := false
+	root := &cobra.Command{
+		Use:           "eider",
+		Short:         "A service registry whose restarts lose no request",
+		Long:          introduction,
 		SilenceErrors: true, SilenceUsage: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if version {

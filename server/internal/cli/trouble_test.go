@@ -72,6 +72,43 @@ func jsonAnswer(status int, text string) http.HandlerFunc {
 	}
 }
 
+// TestPortsAndSchemesAreTakenForEachOther: what answers there is known by how it answers.
+func TestPortsAndSchemesAreTakenForEachOther(t *testing.T) {
+	_, at, _ := startServer(t)
+	for address, want := range map[string]string{
+		at.GRPC:              "http://" + at.GRPC + " doesn't speak HTTP; is it a registry's gRPC port? Its HTTP port is asked, 8761 by default: name it with --http or EIDER_HTTP",
+		"https://" + at.HTTP: "https://" + at.HTTP + " speaks plain HTTP, as a registry does: write http:// in --http or EIDER_HTTP",
+	} {
+		if code, _, errs := runReal("services", "--http", address); code != exitUnreachable || errs != "eider: "+want+"\n" {
+			t.Errorf("--http %s: exit %d\n%swant: %s", address, code, errs, want)
+		}
+	}
+}
+
+// TestFollowingAMisspeltService says so once, and waits: it may yet come.
+func TestFollowingAMisspeltService(t *testing.T) {
+	bubble(t, func(w *world) {
+		defer w.serve()()
+		w.scene()
+		out, errs, stop := w.begin("events", "-f", "--service", "ordes")
+		if got, want := errs.rewind(), `eider: this node has never heard of a service "ordes": did you mean "orders"? (waiting for it)`+"\n"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		w.reg.Tell(eider.Event{Kind: eider.EventRegistered, Service: "ordes", ID: "1"})
+		if got := out.rewind(); !strings.Contains(got, "registered        ordes/1") {
+			t.Errorf("what happens to it isn't told: %q", got)
+		}
+		if code := stop(); code != exitOK || errs.rewind() != "" {
+			t.Errorf("exit %d", code)
+		}
+		_, errs, stop = w.begin("events", "-f", "--service", "pay")
+		if got := errs.rewind(); got != "" {
+			t.Errorf("of a service that is known: %q", got)
+		}
+		stop()
+	})
+}
+
 func TestWhichRegistry(t *testing.T) {
 	for text, want := range map[string]string{
 		"127.0.0.1:8761": "http://127.0.0.1:8761", "http://localhost:1/": "http://localhost:1", "https://eider:443": "https://eider:443", "[::1]:8761": "http://[::1]:8761",
