@@ -58,7 +58,7 @@ func (s *server) succeed(change func(*node.Settings)) *server {
 
 // ask reads what one of the console's addresses says.
 func (s *server) ask(path string, into any) error {
-	hc := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	hc := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := hc.Get("http://" + s.http + path)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (s *server) drains(service string) []eider.Drain {
 // metric reads an unlabelled one.
 func (s *server) metric(name string) float64 {
 	s.t.Helper()
-	hc := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	hc := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := hc.Get("http://" + s.http + "/metrics")
 	if err != nil {
 		s.t.Fatal(err)
