@@ -2,6 +2,7 @@ package eider
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -43,20 +44,32 @@ type Member struct {
 	Settled time.Duration `json:"settled_after_ns,omitzero"` // counted from the leave
 }
 
-// String writes the member as progress lines show it.
+// String writes the member as progress lines show it: "checkout@b2f19c (native, ≤ 8s)". One that stands for many
+// callers is its own kind, which is said once.
 func (m Member) String() string {
-	if m.State.Settled() {
-		return fmt.Sprintf("%s (%s: %s after %s)", m.Caller, m.Kind, m.State, m.Settled.Round(time.Millisecond))
+	var about []string
+	if !m.many() {
+		about = append(about, string(m.Kind))
 	}
-	why := string(m.Kind)
+	if m.State.Settled() {
+		how := fmt.Sprintf("%s after %s", m.State, m.Settled.Round(time.Millisecond))
+		if len(about) > 0 {
+			how = about[0] + ": " + how
+		}
+		return m.Caller + " (" + how + ")"
+	}
 	if !m.Stream && m.Kind == Native {
-		why += ", disconnected"
+		about = append(about, "disconnected")
 	}
 	if m.State == NoAlternative {
-		why += ", no alternative"
+		about = append(about, string(m.State))
 	}
-	return fmt.Sprintf("%s (%s, ≤ %s)", m.Caller, why, m.Cap.Round(time.Millisecond))
+	about = append(about, "≤ "+m.Cap.Round(time.Millisecond).String())
+	return m.Caller + " (" + strings.Join(about, ", ") + ")"
 }
+
+// many tells whether the member stands for callers that aren't known one by one.
+func (m Member) many() bool { return m.Kind == FromBefore || m.Kind == OfNode }
 
 // Drain is the state of one planned departure.
 type Drain struct {

@@ -226,12 +226,20 @@ func TestWordsTravelAsJSON(t *testing.T) {
 }
 
 func TestMembersReadWell(t *testing.T) {
-	m := eider.Member{Caller: "checkout@b2f19c", Kind: eider.Native, State: eider.NoAlternative, Cap: 8 * time.Second}
-	if got, want := m.String(), "checkout@b2f19c (native, disconnected, no alternative, ≤ 8s)"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-	m.State, m.Settled = eider.LetGo, 12*time.Millisecond
-	if got, want := m.String(), "checkout@b2f19c (native: let go after 12ms)"; got != want {
-		t.Errorf("%s, want %s", got, want)
+	ms := time.Millisecond
+	for _, c := range []struct {
+		m    eider.Member
+		want string
+	}{
+		{eider.Member{Caller: "checkout@b2f19c", Kind: eider.Native, State: eider.NoAlternative, Cap: 8 * time.Second}, "checkout@b2f19c (native, disconnected, no alternative, ≤ 8s)"},
+		{eider.Member{Caller: "checkout@b2f19c", Kind: eider.Native, State: eider.Waiting, Stream: true, Cap: 8 * time.Second}, "checkout@b2f19c (native, ≤ 8s)"},
+		{eider.Member{Caller: "checkout@b2f19c", Kind: eider.Native, State: eider.LetGo, Settled: 12 * ms}, "checkout@b2f19c (native: let go after 12ms)"},
+		{eider.Member{Caller: "callers from before", Kind: eider.FromBefore, State: eider.Waiting, Cap: 3400 * ms}, "callers from before (≤ 3.4s)"},
+		{eider.Member{Caller: "callers from before", Kind: eider.FromBefore, State: eider.Capped, Settled: 3400 * ms}, "callers from before (capped after 3.4s)"},
+		{eider.Member{Caller: "callers of b", Kind: eider.OfNode, State: eider.Waiting, Cap: 8 * time.Second}, "callers of b (≤ 8s)"},
+	} {
+		if got := c.m.String(); got != c.want {
+			t.Errorf("%s, want %s", got, c.want)
+		}
 	}
 }

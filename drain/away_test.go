@@ -67,7 +67,7 @@ func serveUnlisted(t *testing.T, reg *registry.Registry, dialled chan struct{}) 
 	}
 	res := soon(t, done, "Serve's return")
 	rep := res.report
-	if res.err != nil || rep.EndedBy != ByBarrier || rep.Heard || rep.Exit != ExitClean || rep.Incarnation.Nonce == 0 || rep.Incarnation.Number != 0 {
+	if res.err != nil || rep.EndedBy != NeverListed || rep.Heard || rep.Exit != ExitClean || rep.Incarnation.Nonce == 0 || rep.Incarnation.Number != 0 {
 		t.Errorf("%v, %+v", res.err, rep)
 	}
 }

@@ -106,8 +106,28 @@ func TestD14ListenErrorComesBeforeTheRegistry(t *testing.T) {
 	defer taken.Close()
 	reg := newScript()
 	_, err = serve(t.Context(), &http.Server{Addr: taken.Addr().String()}, quietly(Config{Service: "orders"}), reg)
-	if eider.KindOf(err) != eider.Unavailable || !strings.Contains(err.Error(), "drain orders: listen") || len(reg.registered) != 0 {
+	if eider.KindOf(err) != eider.Conflict || !strings.Contains(err.Error(), "drain orders: listen") || len(reg.registered) != 0 {
 		t.Errorf("%v, registered %v", err, reg.registered)
+	}
+}
+
+// Only of a port that is taken is it asked who has it.
+func TestListenErrorsSayWhatIsWrong(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for addr, want := range map[string]string{
+		taken.Addr().String(): "address already in use; is another process serving there? Set the server's Addr, or Config.Listener",
+		"nonsense":            "listen tcp: address nonsense: missing port in address; the server's Addr must be host:port or :port, as in 127.0.0.1:8080",
+		"127.0.0.1:nonsense":  "; the server's Addr must be host:port or :port, as in 127.0.0.1:8080",
+		"192.0.2.7:8080":      "cannot assign requested address; this machine hasn't got that address: set the server's Addr to one that it has, or to :PORT for all of them",
+	} {
+		_, err := serve(t.Context(), &http.Server{Addr: addr}, quietly(Config{Service: "orders"}), newScript())
+		if err == nil || !strings.HasSuffix(err.Error(), want) || strings.Contains(err.Error(), "another process") != (addr == taken.Addr().String()) {
+			t.Errorf("%s: %v\nwant %s", addr, err, want)
+		}
 	}
 }
 

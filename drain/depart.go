@@ -70,6 +70,10 @@ func (d *drainer) beginLeave() leaving {
 		return nil
 	}
 	out := d.listing.Leave()
+	if closed(out.Barrier()) {
+		d.log.Info("leaving; no registry had listed it, so nobody is waited for", "service", d.set.Service)
+		return out
+	}
 	d.log.Info("leaving; it serves on until its callers have let go", "service", d.set.Service, "incarnation", l.incarnation,
 		"bound", out.Bound(), "room", d.set.room.String())
 	return out
@@ -87,7 +91,7 @@ func (d *drainer) pause(l leaving, enough <-chan struct{}, bye *teller) (EndedBy
 		o := d.outlook(l)
 		bye.tell(o.drain)
 		left := begun + o.limit - d.now()
-		if o.by == ByBarrier || left <= 0 {
+		if o.by == ByBarrier || o.by == NeverListed || left <= 0 {
 			return o.by, o.limit
 		}
 		t := time.NewTimer(left)
@@ -139,7 +143,9 @@ func (d *drainer) outlook(l leaving) (o outlook) {
 		o.limit, o.by = l.Bound(), ByBound
 		var heard bool
 		if o.drain, heard = l.Drain(); heard && o.drain.Reached || closed(o.barrier) {
-			o.by = ByBarrier
+			if o.by = ByBarrier; d.listing.State().In.Number == 0 { // no registry has heard of this instance, and none ever will
+				o.by, o.limit = NeverListed, 0
+			}
 			return o
 		}
 	}

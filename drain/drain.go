@@ -124,7 +124,7 @@ func (d *drainer) listen() error {
 		}
 		var err error
 		if ln, err = net.Listen("tcp", addr); err != nil {
-			return eider.Errorf(eider.Unavailable, d.op("listen"), "%w; is another process serving there? Set the server's Addr, or Config.Listener", err)
+			return unheard(d.op("listen"), err)
 		}
 	}
 	d.ln = &listener{Listener: ln, book: &d.book}

@@ -20,6 +20,7 @@ const (
 	ByBound     EndedBy = "bound"         // the longest pause passed: the registry was away, or hadn't heard
 	ByGrace     EndedBy = "grace"         // nothing more of the grace was left for it: who was still waited for is cut
 	ByNoCallers EndedBy = "never up"      // it was never listed as UP: nobody ever picked it
+	NeverListed EndedBy = "never listed"  // no registry ever heard of it: nobody ever picked it
 	NoRegistry  EndedBy = "no registry"   // Config.Pause passed
 	BySecondInt EndedBy = "second SIGINT" // somebody wanted it to end at once
 	ByServer    EndedBy = "server closed" // the server no longer served anybody: there was nothing to pause for
@@ -112,10 +113,15 @@ func (r Report) String() string {
 	if who == "" {
 		who = "the server"
 	}
-	fmt.Fprintf(&b, "%s left after %s: the pause took %s of at most %s and was ended by: %s\n", who,
-		round(r.Took), round(r.Pause), round(r.Bound), r.EndedBy)
+	switch r.EndedBy {
+	case NeverListed:
+		fmt.Fprintf(&b, "%s left after %s: no registry had listed it, so nobody was waited for\n", who, round(r.Took))
+	default:
+		fmt.Fprintf(&b, "%s left after %s: the pause took %s of at most %s and was ended by: %s\n", who,
+			round(r.Took), round(r.Pause), round(r.Bound), r.EndedBy)
+	}
 	if r.Waited > 0 {
-		fmt.Fprintf(&b, "  callers: %d of %d let go%s\n", r.Waited-r.Open, r.Waited, notable(r.Members))
+		fmt.Fprintf(&b, "  callers: %s\n", r.callers())
 	}
 	if (r.EndedBy == ByBound || r.EndedBy == ByGrace) && !r.Heard {
 		b.WriteString("  the registry hadn't heard of the leave: callers that it keeps were told in band alone\n")
@@ -148,18 +154,24 @@ func round(d time.Duration) time.Duration {
 	return d.Round(100 * time.Microsecond)
 }
 
-// notable lists the members that didn't simply let go.
-func notable(members []eider.Member) string {
-	var out []string
-	for _, m := range members {
-		if !m.State.Settled() || m.State == eider.Capped {
-			out = append(out, m.String())
+// callers says how many let go, and names those that didn't: whoever was only covered by a cap, and whoever was
+// still waited for. Of more members than are listed it is said at most how many.
+func (r Report) callers() string {
+	let, others := r.Waited-r.Open, ""
+	for _, m := range r.Members {
+		switch {
+		case m.State == eider.Capped:
+			let--
+			others += fmt.Sprintf("; %s: covered by their cap after %s", m.Caller, m.Settled.Round(time.Millisecond))
+		case !m.State.Settled():
+			others += "; " + m.String()
 		}
 	}
-	if len(out) == 0 {
-		return ""
+	most := ""
+	if n := len(r.Members); n >= eider.MaxMembers && n < r.Waited && (r.Members[n-1].State == eider.Capped || !r.Members[n-1].State.Settled()) {
+		most = "at most " // the unlisted may be such ones too
 	}
-	return "; " + strings.Join(out, ", ")
+	return fmt.Sprintf("%s%d of %d let go%s", most, let, r.Waited, others)
 }
 
 func by(served map[string]int) string {

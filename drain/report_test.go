@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,17 @@ func TestReportReadsWell(t *testing.T) {
 			"    POST /pay of web@c3 from 10.0.0.9:4711, after more than 28s",
 			"  connections closed: 0 silent, 3 idle, 0 at the end",
 		}},
+		{Report{Service: "orders", ID: "1", Took: 3412 * ms, Pause: 3400 * ms, Bound: 8 * time.Second, EndedBy: ByBarrier, Heard: true, Left: true, Waited: 2,
+			Members: []eider.Member{{Caller: "callers from before", Kind: eider.FromBefore, State: eider.Capped, Cap: 3400 * ms, Settled: 3400 * ms},
+				{Caller: "web@c3", Kind: eider.Native, State: eider.LetGo, Settled: 4 * ms}}}, []string{
+			"orders/1 left after 3.41s: the pause took 3.4s of at most 8s and was ended by: barrier",
+			"  callers: 1 of 2 let go; callers from before: covered by their cap after 3.4s",
+		}},
+		{Report{Service: "orders", EndedBy: ByBarrier, Waited: 40, Members: slices.Repeat([]eider.Member{{Caller: "x", State: eider.Capped}}, 32)}, []string{
+			"orders left after 0s: the pause took 0s of at most 0s and was ended by: barrier",
+			"  callers: at most 8 of 40 let go" + strings.Repeat("; x: covered by their cap after 0s", 32),
+		}},
+		{Report{Service: "orders", ID: "1", Took: 2 * ms, EndedBy: NeverListed}, []string{"orders/1 left after 2ms: no registry had listed it, so nobody was waited for"}},
 		{Report{EndedBy: NoRegistry}, []string{"the server left after 0s: the pause took 0s of at most 0s and was ended by: no registry"}},
 	} {
 		if got, want := c.rep.String(), strings.Join(c.want, "\n"); got != want {
