@@ -194,6 +194,7 @@ func (r *Roster) missing(next []*member, m *member, v *eider.View, sameRun bool,
 		g := &v.Gone[i]
 		revived := sameRun && orderOf(&m.in.Record).after(order{g.Attachment, g.Version})
 		if g.Incarnation.Nonce == m.nonce && !revived {
+			r.last = &ending{now, g.Status}
 			r.bury(m, now)
 			return next
 		}

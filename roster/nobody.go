@@ -4,19 +4,46 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/eiderhq/eider"
 )
 
+// ending is how an instance ended, and when this roster heard of it.
+type ending struct {
+	at     time.Duration
+	status eider.Status
+}
+
+// since says "the last left 3s ago", as seen from now.
+func (e *ending) since(now time.Duration) string {
+	how := map[eider.Status]string{eider.Dead: "died", eider.Lapsed: "fell silent"}[e.status]
+	if how == "" {
+		how = "left"
+	}
+	if ago := (now - e.at).Truncate(time.Second); ago > 0 {
+		return fmt.Sprintf("the last %s %s ago", how, ago)
+	}
+	return "the last " + how + " just now"
+}
+
 // nobody says who is there and why none of them can be picked: "orders: 2 instances, both DOWN".
-func (s *snapshot) nobody(not *Excluded) error {
+func (s *snapshot) nobody(not *Excluded, now time.Duration) error {
 	op := "pick " + s.service
 	if s.closed {
 		return eider.Errorf(eider.Closed, op, "the roster is closed")
 	}
 	n := len(s.view.Instances)
 	if n == 0 {
-		if !s.view.Complete {
+		gone := len(s.view.Gone)
+		switch {
+		case s.ended != nil:
+			return eider.Errorf(eider.NoInstance, op, "nobody serves %s now (%s)", s.service, s.ended.since(now))
+		case gone == 1:
+			return eider.Errorf(eider.NoInstance, op, "nobody serves %s now (the last ended lately)", s.service)
+		case gone > 1:
+			return eider.Errorf(eider.NoInstance, op, "nobody serves %s now (%d ended lately)", s.service, gone)
+		case !s.view.Complete:
 			return eider.Errorf(eider.NoInstance, op, "nobody is registered so far, and the registry has started too lately to know everybody; try again")
 		}
 		return eider.Errorf(eider.NoInstance, op, "nobody is registered under this name; check the name, and that an instance has started")

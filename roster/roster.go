@@ -63,6 +63,7 @@ type Roster struct {
 	members []*member       // ordered by id
 	news    registry.Update // the last one, with the last good view
 	past    []past
+	last    *ending   // of the one whose end was heard of last
 	out     []*member // no longer in the books: to be marked, and their companions closed
 	doubts  []eider.Departure
 	told    word
@@ -107,7 +108,7 @@ func (r *Roster) Take(ctx context.Context, not *Excluded) (Choice, error) {
 		}
 		e, trial := s.choose(r, not)
 		if e == nil {
-			return Choice{}, s.nobody(not)
+			return Choice{}, s.nobody(not, r.now())
 		}
 		round := e.m.round.Load()
 		ok, empty := e.m.enter()

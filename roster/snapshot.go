@@ -35,12 +35,13 @@ type snapshot struct {
 	tier      [tiers]balance.Set[*entry]
 	view      *eider.View // as this caller knows it
 	renounced []string    // ids in view that are leaving, and left alone
+	ended     *ending     // how the last one ended, nil if that isn't known
 	closed    bool
 }
 
 // build arranges who may be picked. Who leaves while there is an alternative is in no tier.
 func (r *Roster) build(now time.Duration) *snapshot {
-	s := &snapshot{service: r.service, view: r.merged()}
+	s := &snapshot{service: r.service, view: r.merged(), ended: r.last}
 	alternatives, sound, known := r.count()
 	both := 2*sound < alternatives
 	entries := make([]entry, 0, len(r.members))

@@ -83,6 +83,25 @@ func TestNobodyIsSaidAtOnceAndInWords(t *testing.T) {
 	})
 }
 
+// A service whose last instance has gone isn't one that never was.
+func TestNobodyServesAnyMoreIsSaid(t *testing.T) {
+	inWorld(t, Config{}, "", func(t *testing.T, w *world) {
+		for status, how := range map[string]string{"LEFT": "left", "DEAD": "died", "LAPSED": "fell silent"} {
+			w.push("a UP")
+			w.push("a gone " + status)
+			w.want("at once", w.picked(), "pick orders: nobody serves orders now (the last "+how+" just now)")
+			w.wait(3500 * time.Millisecond)
+			w.want("later", w.picked(), "pick orders: nobody serves orders now (the last "+how+" 3s ago)")
+		}
+	})
+	inWorld(t, Config{}, "", func(t *testing.T, w *world) {
+		w.push("a gone LEFT", "b gone DEAD")
+		w.want("to who came later", w.picked(), "pick orders: nobody serves orders now (2 ended lately)")
+		w.push("a gone LEFT")
+		w.want("of one", w.picked(), "pick orders: nobody serves orders now (the last ended lately)")
+	})
+}
+
 // TestR8AnEmptyPushEmptiesNothing: a node that restarted, or lost its memory, sends an empty list.
 func TestR8AnEmptyPushEmptiesNothing(t *testing.T) {
 	inWorld(t, Config{}, "", func(t *testing.T, w *world) {
