@@ -77,12 +77,17 @@ func encoded(m proto.Message) []byte {
 	return message(uint32(len(b)), b)
 }
 
-// rudeRPC are faults on the port of the native protocol.
-func rudeRPC(rnd *rand.Rand) []rude {
+func noiseOf(rnd *rand.Rand) []byte {
 	noise := make([]byte, 3000)
 	for i := range noise {
 		noise[i] = byte(rnd.Uint32())
 	}
+	return noise
+}
+
+// rudeRPC are faults on the port of the native protocol.
+func rudeRPC(rnd *rand.Rand) []rude {
+	noise := noiseOf(rnd)
 	hello := encoded(&pb.AttachRequest{Kind: &pb.AttachRequest_Hello{Hello: &pb.Hello{Caller: "rude"}}})
 	whole := call("Attach", hello)
 	list := []rude{
@@ -143,10 +148,7 @@ func rudeRPC(rnd *rand.Rand) []rude {
 
 // rudeHTTP are faults on the port of pages and JSON.
 func rudeHTTP(rnd *rand.Rand) []rude {
-	noise := make([]byte, 3000)
-	for i := range noise {
-		noise[i] = byte(rnd.Uint32())
-	}
+	noise := noiseOf(rnd)
 	list := []rude{
 		{"noise", noise, false},
 		{"a preface of HTTP/2", []byte(http2.ClientPreface), false},
