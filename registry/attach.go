@@ -28,6 +28,7 @@ type attacher struct {
 	why      error    // why there's no stream
 	beat     time.Duration
 	beatAt   time.Time
+	saidAt   time.Time // when it was last said who isn't listed
 }
 
 func newAttacher(r *Registry) *attacher {
@@ -124,6 +125,7 @@ func (a *attacher) postpone(now time.Time) {
 }
 
 func (a *attacher) lost(err error) {
+	defer a.remind()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.up, a.ends = false, nil
@@ -183,6 +185,7 @@ func (a *attacher) moving() *pb.AttachRequest {
 func (a *attacher) heard(m *pb.AttachReply) (answer bool, err error) {
 	switch kind := m.GetKind().(type) {
 	case *pb.AttachReply_Beaten:
+		a.remind() // a node that answers may refuse all the same
 		return true, nil
 	case *pb.AttachReply_End:
 		return false, toEnded(kind.End)

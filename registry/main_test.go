@@ -123,7 +123,9 @@ func (f *fake) open(cfg Config) *Registry {
 	if cfg.Caller == "" {
 		cfg.Caller = "test"
 	}
-	cfg.Logger = slog.New(slog.DiscardHandler)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
 	r := Open(cfg)
 	f.t.Cleanup(func() { r.Close() })
 	return r

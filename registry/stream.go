@@ -74,13 +74,13 @@ var (
 // with every stream that ended at once, with full jitter, so that neither a node that is away nor one
 // that answers errors at once is ever asked in a loop.
 func keep[Req, Reply any](r *Registry, what string, sd side[Req, Reply]) {
-	attempt, down := 0, false
+	attempt, down, met := 0, false, false
 	for !r.isClosed() {
 		s := session[Req, Reply]{reg: r, side: sd, up: func() {
 			if down {
-				r.log.Info("registry is back", "stream", what)
+				r.log.Info(backAgain(met), "stream", what)
 			}
-			down = false
+			down, met = false, true
 		}}
 		lived, err := s.once()
 		sd.lost(err)
@@ -91,7 +91,7 @@ func keep[Req, Reply any](r *Registry, what string, sd side[Req, Reply]) {
 			attempt = 0
 		}
 		if !down {
-			r.log.Warn("registry is away: what was heard last stays, and it is tried again for ever", "stream", what, "error", err)
+			r.log.Warn(r.missing(what, met, err), "stream", what, "error", err)
 		}
 		down = true
 		r.pause(waitFor(err, attempt, rand.Float64()))
@@ -378,7 +378,7 @@ func (s *session[Req, Reply]) explain(err error) error {
 		return &eider.Error{Op: op, Kind: eider.Unavailable, Err: errors.New("it ended the stream without a word")}
 	}
 	if st, ok := status.FromError(err); ok {
-		return &eider.Error{Op: op, Kind: kindOf(st.Code()), Err: errors.New(st.Message())}
+		return &eider.Error{Op: op, Kind: kindOf(st.Code()), Err: inWords(st.Message())}
 	}
 	return &eider.Error{Op: op, Kind: eider.Unavailable, Err: err}
 }
