@@ -188,7 +188,7 @@ func fleetLine(f fleetState, width int) string {
 	if width >= 84 {
 		text = strings.Replace(text, plain, plain+spark(f.Rate), 1)
 	}
-	if f.Failed > 0 && width >= 116 {
+	if f.Failed > 0 && color == red && width >= 116 {
 		text += " (" + kindsText(f.Kinds) + ")"
 	} else if f.lastPause > 0 && width >= 108 {
 		text += "  last pause " + duration(milliseconds(f.lastPause))
