@@ -107,3 +107,36 @@ func TestHouseCases(t *testing.T) {
 		}
 	}
 }
+
+// What a module's code imports is a requirement of its own, and says so: `go mod tidy` keeps it.
+func TestHouseRequirementsAreTidy(t *testing.T) {
+	modules := glob(t, ".", "go.mod")
+	if len(modules) < 4 {
+		t.Fatalf("only %v", modules)
+	}
+	for _, mod := range modules {
+		folder := filepath.Dir(mod)
+		imports := map[string]bool{}
+		for _, name := range glob(t, folder, ".go") {
+			inner := false
+			for _, other := range modules {
+				dir := filepath.Dir(other)
+				inner = inner || dir != folder && dir != "." && strings.HasPrefix(name, dir+"/")
+			}
+			if inner {
+				continue
+			}
+			for _, found := range regexp.MustCompile(`(?m)^(?:import )?\s*(?:[\w.]+ )?"([a-z0-9.-]+\.[a-z]+/[^"]+)"$`).FindAllStringSubmatch(read(t, name), -1) {
+				imports[found[1]] = true
+			}
+		}
+		for _, found := range regexp.MustCompile(`(?m)^(?:require)?\s+(\S+) v\S+ // indirect$`).FindAllStringSubmatch(read(t, mod), -1) {
+			for path := range imports {
+				if path == found[1] || strings.HasPrefix(path, found[1]+"/") {
+					t.Errorf("%s calls %s indirect, and %s is imported: run go mod tidy", mod, found[1], path)
+					break
+				}
+			}
+		}
+	}
+}
