@@ -18,7 +18,8 @@
 // # What is sent again
 //
 // A request is sent to another instance, never to one that it has already tried while there is another, at most
-// [Transport.Tries] times in all:
+// [Transport.Tries] times in all. Refused dials don't count (when most of a fleet is killed at once, the rest is
+// found), up to sixteen:
 //
 //	what happened                                          who is sent again       counts against the budget
 //	the dial was refused, or failed otherwise              any request             no

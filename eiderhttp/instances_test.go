@@ -186,13 +186,41 @@ func TestK17RetriesGoElsewhere(t *testing.T) {
 
 func TestTriesAreBounded(t *testing.T) {
 	w := newWorld(t, &Transport{Tries: 2})
+	cut := func(net.Conn) bool { return false }
+	var bad [2]tally
 	c := serve(t, "c", nil)
-	w.set("orders", up("orders", "a", deadPort(t)), up("orders", "b", deadPort(t)), spare("orders", "c", c.addr()))
-	_, err := w.fetch("POST", "http://orders/pay", "x")
-	for _, says := range []string{"orders/a 127.0.0.1:", "orders/b 127.0.0.1:", "connection refused; orders/", "no tries are left"} {
+	w.set("orders", up("orders", "a", http1(0, cut)(t, &bad[0])), up("orders", "b", http1(0, cut)(t, &bad[1])), spare("orders", "c", c.addr()))
+	_, err := w.fetch("PUT", "http://orders/pay", "x")
+	for _, says := range []string{"orders/a 127.0.0.1:", "orders/b 127.0.0.1:", "; orders/", "no tries are left"} {
 		if err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v doesn't say %q", err, says)
 		}
+	}
+}
+
+// When most of a fleet is killed at once, the one that lives is found: a refused dial is no try. But it is bounded.
+func TestU2RefusedDialsAreNoTries(t *testing.T) {
+	w := newWorld(t, &Transport{})
+	c := serve(t, "z", nil)
+	fleet := func(service string, dead int, rest ...eider.Instance) {
+		for i := range dead {
+			rest = append(rest, up(service, fmt.Sprintf("dead%02d", i), deadPort(t)))
+		}
+		w.set(service, rest...)
+	}
+	fleet("orders", 5, up("orders", "z", c.addr()))
+	for range 10 {
+		w.want("200 z", "POST", "http://orders/pay", "x")
+	}
+	fleet("gone", 30)
+	_, err := w.fetch("POST", "http://gone/pay", "x")
+	if n := strings.Count(fmt.Sprint(err), "connection refused"); n < 17 || n > 20 {
+		t.Errorf("%d dead instances were dialled for one request: %v", n, err)
+	}
+	w.tr.Tries = 1
+	fleet("once", 2)
+	if _, err := w.fetch("POST", "http://once/pay", "x"); strings.Count(fmt.Sprint(err), "connection refused") != 1 {
+		t.Errorf("Tries 1 means no retries: %v", err)
 	}
 }
 

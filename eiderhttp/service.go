@@ -73,7 +73,12 @@ type call struct {
 	port  string
 	not   roster.Excluded // who was tried: another is better, whatever happened
 	tried []attempt
+	spent int // of those, the ones that count against Tries
 }
+
+// mostRefusals bounds the refused dials of one request beyond Tries: a refusal costs nobody anything, but a list
+// may be long.
+const mostRefusals = 16
 
 // again tries until there is an answer, or a reason to stop.
 func (c *call) again(flt *fault) (*http.Response, error) {
@@ -96,12 +101,15 @@ func (c *call) again(flt *fault) (*http.Response, error) {
 func (c *call) next(flt *fault) (choice roster.Choice, why error) {
 	c.tried = append(c.tried, flt.attempt)
 	c.t.counts[flt.cause].Add(1)
+	if flt.cause != Refused || c.t.tries() == 1 || len(c.tried)-c.spent > mostRefusals {
+		c.spent++
+	}
 	switch {
 	case flt.allows == nobody:
 		return choice, errFinal
 	case flt.allows == repeatable && !c.t.repeatable(c.req):
 		return choice, errNotRepeatable
-	case len(c.tried) >= c.t.tries():
+	case c.spent >= c.t.tries():
 		return choice, errTries
 	case !c.body.rewind():
 		return choice, errBody
