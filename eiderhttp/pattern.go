@@ -1,5 +1,7 @@
 package eiderhttp
 
+//lint:file-ignore SA1019 a user's Base may still set Dial and DialTLS, and gets what it says
+
 import (
 	"context"
 	"errors"
@@ -51,7 +53,7 @@ func (t *Transport) dialer() dialFunc {
 	switch p := t.pattern; {
 	case p.DialContext != nil:
 		return p.DialContext
-	case p.Dial != nil: //nolint:staticcheck // whoever still sets it must not be ignored
+	case p.Dial != nil:
 		return func(_ context.Context, network, addr string) (net.Conn, error) { return p.Dial(network, addr) }
 	}
 	return plainDialer.DialContext
@@ -62,7 +64,7 @@ func (t *Transport) tlsDialer() dialFunc {
 	switch p := t.pattern; {
 	case p.DialTLSContext != nil:
 		return p.DialTLSContext
-	case p.DialTLS != nil: //nolint:staticcheck // whoever still sets it must not be ignored
+	case p.DialTLS != nil:
 		return func(_ context.Context, network, addr string) (net.Conn, error) { return p.DialTLS(network, addr) }
 	}
 	return nil
@@ -74,7 +76,7 @@ var plainDialer = net.Dialer{}
 func (t *Transport) newBase(in *instance) *http.Transport {
 	b := t.pattern.Clone()
 	b.Proxy = oneAttempt
-	b.Dial, b.DialTLS = nil, nil //nolint:staticcheck // replaced by the two below
+	b.Dial, b.DialTLS = nil, nil // replaced by the two below
 	b.DialContext = in.dialContext
 	if by := t.tlsDialer(); by != nil {
 		// net/http asks the very type of this connection for its protocol, so it isn't watched: a failure on it is

@@ -97,6 +97,7 @@ var (
 // try sends a request to the chosen instance.
 func (s *service) try(req *http.Request, body *body, port string, choice roster.Choice, now time.Time) (*http.Response, *fault) {
 	in := choice.Companion().(*instance)
+	//lint:ignore SA1019 whoever still sets Cancel is heard
 	y := &try{Context: req.Context(), in: in, choice: choice, begun: now, hangUp: req.Cancel}
 	in.inFlight.Add(1)
 	rt := in.transport()
