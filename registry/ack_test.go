@@ -41,7 +41,7 @@ func TestAcksOfCursorsAreCoalescedAndNewsIsNot(t *testing.T) {
 		node := newFake(t)
 		s, c := followed(t, node, node.open(Config{}))
 		s.Ack(at(1), nil, nil)
-		expectAck(t, c, 0, "1;;")
+		expectAck(t, c, ackAfter, "1;;")
 		s.Ack(at(2), nil, nil)
 		synctest.Wait()
 		s.Ack(at(3), nil, nil)

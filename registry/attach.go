@@ -96,8 +96,6 @@ func (a *attacher) bell() <-chan struct{} { return a.rung }
 
 func (a *attacher) later() <-chan time.Time { return nil }
 
-func (a *attacher) unsaid() bool { return false }
-
 func (a *attacher) open(ctx context.Context, c pb.RegistryClient) (talk[pb.AttachRequest, pb.AttachReply], error) {
 	return c.Attach(ctx)
 }

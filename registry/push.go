@@ -13,8 +13,8 @@ func (s *Subscription) Push(f func(Update)) {
 
 // push hands on what is new. Called without the watcher's lock.
 func (s *Subscription) push() {
-	s.pushing.Lock()
-	defer s.pushing.Unlock()
+	s.pushing <- struct{}{}
+	defer func() { <-s.pushing }()
 	for {
 		u, news := s.news()
 		if !news {
@@ -32,20 +32,4 @@ func (w *watcher) unlock() {
 	for _, s := range pushes {
 		s.push()
 	}
-}
-
-// unlockAndSpeak is unlock for the stream's reader, who can say at once what those that he has pushed to have
-// to say: true if there is something. The writer isn't woken for it.
-func (w *watcher) unlockAndSpeak() (speak bool) {
-	if len(w.pushes) == 0 {
-		w.mu.Unlock()
-		return false
-	}
-	w.speaking = true
-	w.unlock()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	speak = w.hushed
-	w.speaking, w.hushed = false, false
-	return speak
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,8 +18,8 @@ import (
 	"github.com/eiderhq/eider/retry"
 )
 
-// side is what the streams Attach and Watch differ in. ping, parting and moving are called by a stream's
-// writer, due by either, one at a time, the rest by its reader; lost comes after both have ended.
+// side is what the streams Attach and Watch differ in. due, ping, parting and moving are called by a stream's
+// writer, the rest by its reader; lost comes after both have ended.
 type side[Req, Reply any] interface {
 	open(context.Context, pb.RegistryClient) (talk[Req, Reply], error)
 	hello() *Req
@@ -31,8 +30,6 @@ type side[Req, Reply any] interface {
 	due(now time.Time) (say []*Req, again time.Time, err error) // what is to be said now, and when to look again; zero: when the bell rings
 	ping() *Req
 	heard(*Reply) (answer bool, err error) // answer: to a ping; an error ends the stream
-	unsaid() bool                          // whether what was just heard has made something due without ringing the bell
-	ring()                                 // the bell
 	lost(error)
 	parting() (last *Req, gracefully bool) // the last word before Close; nil: none
 	moving() *Req                          // the last word before another stream to another node
@@ -136,8 +133,6 @@ type session[Req, Reply any] struct {
 	cut    context.CancelCauseFunc
 	dog    *time.Timer // cuts the stream of a node that doesn't answer
 	asked  atomic.Bool // an answer is awaited
-	mouth  sync.Mutex  // held by who looks for what is due and says it
-	parted bool        // guarded by mouth: the last word is said
 	gone   error       // why the writer has said its last word; read once it has ended
 }
 
@@ -221,9 +216,6 @@ func (s *session[Req, Reply]) read() error {
 			return err
 		}
 		answer, err := s.side.heard(reply)
-		if err == nil && s.side.unsaid() {
-			err = s.speakUp()
-		}
 		if err != nil {
 			return err
 		}
@@ -240,49 +232,6 @@ func (s *session[Req, Reply]) answered() {
 	s.dog.Reset(askEvery + answerWithin)
 }
 
-// errUnsaid means that a message couldn't be sent: the reader learns why.
-var errUnsaid = errors.New("not sent")
-
-// say says what is due, and one message more if it isn't nil.
-func (s *session[Req, Reply]) say(now time.Time, extra *Req) (again time.Time, err error) {
-	s.mouth.Lock()
-	defer s.mouth.Unlock()
-	return s.sayNow(now, extra)
-}
-
-func (s *session[Req, Reply]) sayNow(now time.Time, extra *Req) (again time.Time, err error) {
-	say, again, err := s.side.due(now)
-	if err != nil {
-		return time.Time{}, err
-	}
-	if extra != nil {
-		say = append(say, extra)
-	}
-	for _, m := range say {
-		if s.stream.Send(m) != nil {
-			return time.Time{}, errUnsaid
-		}
-	}
-	return again, nil
-}
-
-// speakUp is the reader saying what is due, which spares waking the writer; if that is at it anyway, it goes on
-// to do it. What waits for a time isn't the reader's: the writer's timers stand for it.
-func (s *session[Req, Reply]) speakUp() error {
-	if !s.mouth.TryLock() {
-		s.side.ring()
-		return nil
-	}
-	defer s.mouth.Unlock()
-	if s.parted {
-		return nil
-	}
-	if _, err := s.sayNow(time.Now(), nil); err != nil && !errors.Is(err, errUnsaid) {
-		return err
-	}
-	return nil
-}
-
 // write says what is due, until the stream ends, moves or is closed.
 func (s *session[Req, Reply]) write() {
 	ask := time.Now().Add(retry.Early(askEvery, 0.25, rand.Float64()))
@@ -290,20 +239,22 @@ func (s *session[Req, Reply]) write() {
 	defer timer.Stop()
 	for {
 		now := time.Now()
-		var extra *Req
+		say, again, err := s.side.due(now)
+		if err != nil {
+			s.cut(err)
+			return
+		}
 		if !now.Before(ask) {
 			if s.asked.CompareAndSwap(false, true) {
 				s.dog.Reset(answerWithin)
-				extra = s.side.ping()
+				say = append(say, s.side.ping())
 			}
 			ask = now.Add(retry.Early(askEvery, 0.25, rand.Float64()))
 		}
-		again, err := s.say(now, extra)
-		if err != nil {
-			if !errors.Is(err, errUnsaid) { // else the reader learns why
-				s.cut(err)
+		for _, m := range say {
+			if s.stream.Send(m) != nil {
+				return // the reader learns why
 			}
-			return
 		}
 		if again.IsZero() || ask.Before(again) {
 			again = ask
@@ -332,8 +283,12 @@ func (s *session[Req, Reply]) part() {
 		s.cut(errClosed)
 		return
 	}
-	if _, err := s.say(time.Now(), nil); errors.Is(err, errUnsaid) {
-		return
+	if say, _, err := s.side.due(time.Now()); err == nil {
+		for _, m := range say {
+			if s.stream.Send(m) != nil {
+				return
+			}
+		}
 	}
 	s.depart(last, errClosed)
 }
@@ -345,17 +300,12 @@ func (s *session[Req, Reply]) depart(last *Req, why error) {
 	if errors.Is(why, errMoved) {
 		s.dog.Reset(farewell)
 	}
-	if s.lastWord(last) {
+	if last != nil && s.stream.Send(last) != nil {
+		return
+	}
+	if s.stream.CloseSend() == nil {
 		<-s.ctx.Done()
 	}
-}
-
-// lastWord ends this half of the stream, after one message more if it isn't nil; it tells whether that went well.
-func (s *session[Req, Reply]) lastWord(last *Req) bool {
-	s.mouth.Lock()
-	defer s.mouth.Unlock()
-	s.parted = true
-	return (last == nil || s.stream.Send(last) == nil) && s.stream.CloseSend() == nil
 }
 
 // explain makes an error that says who, what and why.

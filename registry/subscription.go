@@ -2,11 +2,12 @@ package registry
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/retry"
 )
 
 // Follow subscribes as a caller: this process now owes acknowledgements. It is for what picks
@@ -21,7 +22,7 @@ type Subscription struct {
 	wake chan struct{} // one token: there is news
 	done chan struct{} // closed by Close
 
-	pushing sync.Mutex // held while pushed is called; taken before w.mu
+	pushing chan struct{} // holds one while pushed is called; taken before w.mu
 
 	// Guarded by w.mu.
 	pushed func(Update) // nil: Next is used; set once
@@ -111,13 +112,15 @@ func (s *Subscription) Ack(at eider.Cursor, letGo, noAlternative []eider.Departu
 		if waits {
 			return
 		}
-		f.ackBy = f.ackedAt.Add(ackEvery)
-		if now := time.Now(); now.Before(f.ackBy) {
-			s.w.queueLate(f, now, f.ackBy)
-			return
+		now := time.Now()
+		f.ackBy = now.Add(retry.Early(ackAfter, 0.25, rand.Float64()))
+		if at := f.ackedAt.Add(ackEvery); at.After(f.ackBy) {
+			f.ackBy = at
 		}
+		s.w.queueLate(f, now, f.ackBy)
+		return
 	}
-	s.w.queueNow(f)
+	s.w.queue(f)
 }
 
 // Doubt reports that a dial of the instance was refused, by a caller without a recent success there.
@@ -138,8 +141,8 @@ func (s *Subscription) Close() {
 		s.w.leave(s)
 	}
 	s.w.mu.Unlock()
-	s.pushing.Lock() // whoever is pushing; and nobody begins to, now that it is closed
-	defer s.pushing.Unlock()
+	s.pushing <- struct{}{} // awaits whoever is pushing; nobody begins to, now that it is closed
+	<-s.pushing
 }
 
 // joined is what all followers of the service say together, as far as one message has room for it.

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	ackEvery   = 100 * time.Millisecond // acknowledgements that say nothing but a cursor travel no more often
+	ackAfter   = 25 * time.Millisecond  // acknowledgements that say nothing but a cursor wait: views go first
+	ackEvery   = 100 * time.Millisecond // and travel no more often
 	viewWithin = 10 * time.Second       // from a subscription to its first view; without one the stream is stuck
 	maxDoubts  = 64                     // refused dials waiting to be told; a burst of more says no more
 )
@@ -26,7 +27,6 @@ type watcher struct {
 	reg      *Registry
 	observer bool
 	rung     chan struct{}
-	speak    bool        // the reader's: what unsaid returns
 	late     *time.Timer // rings for what may wait
 
 	mu      sync.Mutex
@@ -38,8 +38,6 @@ type watcher struct {
 	why     error // why there's no stream
 
 	pushes   []*Subscription // to be pushed to once mu is free
-	speaking bool            // the reader is pushing, and will look at todo when it is done
-	hushed   bool            // meanwhile something was put there, and the bell not rung
 	todo     []*feed         // feeds with something due
 	lateAt   time.Time       // what late is set to; zero: nothing
 	unfollow []string
@@ -83,7 +81,7 @@ func (w *watcher) join(service string) (*Subscription, error) {
 		w.feeds[service] = f
 		w.queue(f)
 	}
-	s := &Subscription{w: w, feed: f, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	s := &Subscription{w: w, feed: f, wake: make(chan struct{}, 1), done: make(chan struct{}), pushing: make(chan struct{}, 1)}
 	f.followers = append(f.followers, s)
 	if len(f.acked.letGo) > 0 { // by the others: this one hasn't let go of anybody, which a node must not go on believing
 		f.owing = true
@@ -110,16 +108,6 @@ func (w *watcher) leave(s *Subscription) {
 func (w *watcher) queue(f *feed) {
 	w.add(f)
 	w.ring()
-}
-
-// queueNow has the reader look at a feed if it is about to, else the writer. Called with w.mu held.
-func (w *watcher) queueNow(f *feed) {
-	w.add(f)
-	if w.speaking {
-		w.hushed = true
-	} else {
-		w.ring()
-	}
 }
 
 func (w *watcher) add(f *feed) {
@@ -258,12 +246,9 @@ func (w *watcher) moving() *pb.WatchRequest {
 
 func (w *watcher) heard(m *incoming) (answer bool, err error) {
 	w.mu.Lock()
-	answer, err = w.hear(m)
-	w.speak = w.unlockAndSpeak()
-	return answer, err
+	defer w.unlock()
+	return w.hear(m)
 }
-
-func (w *watcher) unsaid() bool { return w.speak }
 
 // hear takes a message. Called with w.mu held.
 func (w *watcher) hear(m *incoming) (answer bool, err error) {
