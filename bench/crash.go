@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -35,6 +34,7 @@ func crash(s Size) (Result, error) {
 	if _, err := e.serve(ctx, "others", "last"); err != nil {
 		return Result{}, err
 	}
+	<-time.After(2 * time.Second) // the node dials each newcomer once, at a limited rate, and needs to have dialled a victim
 	n := 0
 	var wholes, waits []time.Duration
 	kill := func() (time.Duration, error) {
@@ -90,5 +90,5 @@ func (f *eiderFan) died(id string) (time.Time, error) {
 			return e.Time, nil
 		}
 	}
-	return time.Time{}, errors.New(id + " isn't dead by evidence; see the node's events")
+	return time.Time{}, fmt.Errorf("%s isn't dead by evidence: %v", id, list.Events)
 }
