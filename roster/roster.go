@@ -23,13 +23,14 @@ type Config struct {
 
 	// Companion makes what lives and dies with an instance in this caller: its connections, its
 	// breaker. It is called once an incarnation, before the first pick; again if the incarnation
-	// appears at another address or comes back after it was let go of. The goroutine that reads the
-	// registry's stream calls it, and nothing is heard meanwhile: it must return soon. nil means none.
+	// appears at another address or comes back after it was let go of. The roster's views wait for it,
+	// nobody else's. nil means none.
 	Companion func(eider.Instance) Companion
 
 	// Applied is called after every picker has switched to a view: for metrics, and for who waits for
-	// a change. Views of every service wait for it, as for Companion, and picks don't: it must return
-	// soon, and not Close the roster. nil means nobody wants to know.
+	// a change. It may be called by the goroutine that reads the registry's stream, so that the views
+	// of every service wait for it, as picks don't: it must return soon, and not Close the roster. nil
+	// means nobody wants to know.
 	Applied func(*eider.View)
 }
 
@@ -57,6 +58,7 @@ type Roster struct {
 	base    time.Time // the zero of the roster's clock
 	snap    atomic.Pointer[snapshot]
 	run     runner
+	inbox   inbox
 
 	saying  sync.Mutex // taken before mu
 	mu      sync.Mutex

@@ -58,7 +58,7 @@ func (r *Roster) begin() error {
 // last good view stays.
 func (r *Roster) feed() {
 	if p, ok := r.run.src.(pusher); ok {
-		p.Push(r.take)
+		p.Push(r.pushed)
 	}
 	for {
 		u, err := r.run.src.Next(r.run.ctx)
