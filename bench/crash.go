@@ -19,22 +19,11 @@ const (
 // crash is the time from the SIGKILL of an instance's process until the last caller no longer has it in what it
 // picks by, less the time until the node's dial was refused: the node's own event says when.
 func crash(s Size) (Result, error) {
-	e, err := openEider(crashCallers)
+	e, err := openCrash()
 	if err != nil {
 		return Result{}, err
 	}
 	defer e.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	for i := range crashOthers {
-		if _, err := e.served.Register(others(i)); err != nil {
-			return Result{}, err
-		}
-	}
-	if _, err := e.serve(ctx, "others", "last"); err != nil {
-		return Result{}, err
-	}
-	<-time.After(2 * time.Second) // the node dials each newcomer once, at a limited rate, and needs to have dialled a victim
 	n := 0
 	var wholes, waits []time.Duration
 	kill := func() (time.Duration, error) {
@@ -49,6 +38,28 @@ func crash(s Size) (Result, error) {
 	}
 	r.Note = fmt.Sprintf("in all %s, of which %s until the dial was refused", nanoseconds(median(wholes[warmUp:])), nanoseconds(median(waits[warmUp:])))
 	return r, nil
+}
+
+// openCrash is a fan with others beside it, all of which the node has dialled: it dials each newcomer once, at
+// a limited rate, and takes no refusal for evidence from a port that it hasn't seen open.
+func openCrash() (f *eiderFan, err error) {
+	if f, err = openEider(crashCallers); err != nil {
+		return nil, err
+	}
+	for i := range crashOthers {
+		if _, err = f.served.Register(others(i)); err != nil {
+			f.Close()
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if _, err = f.serve(ctx, "others", "last"); err != nil {
+		f.Close()
+		return nil, err
+	}
+	<-time.After(2 * time.Second)
+	return f, nil
 }
 
 // Crash starts an instance, kills its process, and returns how long it took until nobody picks it, and how

@@ -43,25 +43,26 @@ func (c *calls) Close() {
 	c.node.stop()
 }
 
-// batch is how many calls a round times.
+// batch is how many calls a round of a gate times.
 const batch = 300
 
-// Ours and Plain make a batch of calls, one after another, and return what one took.
-func (c *calls) Ours() (time.Duration, error) { return posts(c.ours, "http://orders/pay") }
-func (c *calls) Plain() (time.Duration, error) {
-	return posts(c.plain, "http://"+c.instance.addr+"/pay")
+// Ours and Plain make n calls, one after another, and return what one took.
+func (c *calls) Ours(n int) (time.Duration, error) { return posts(c.ours, "http://orders/pay", n) }
+
+func (c *calls) Plain(n int) (time.Duration, error) {
+	return posts(c.plain, "http://"+c.instance.addr+"/pay", n)
 }
 
-func posts(rt http.RoundTripper, url string) (time.Duration, error) {
+func posts(rt http.RoundTripper, url string, n int) (time.Duration, error) {
 	client := &http.Client{Transport: rt}
 	body := bytes.Repeat([]byte("x"), 100)
 	start := time.Now()
-	for range batch {
+	for range n {
 		if err := post(client, url, body); err != nil {
 			return 0, err
 		}
 	}
-	return time.Since(start) / batch, nil
+	return time.Since(start) / time.Duration(n), nil
 }
 
 func post(client *http.Client, url string, body []byte) error {
@@ -82,7 +83,11 @@ func httpTime(s Size) (Result, error) {
 		return Result{}, err
 	}
 	defer c.Close()
-	return compare(s.Rounds, contender{do: c.Ours}, contender{do: c.Plain})
+	return compare(s.Rounds, contender{do: batched(c.Ours)}, contender{do: batched(c.Plain)})
+}
+
+func batched(do func(int) (time.Duration, error)) func() (time.Duration, error) {
+	return func() (time.Duration, error) { return do(batch) }
 }
 
 // httpAllocations counts what this process allocates meanwhile. The handle's few messages a second are in it.
@@ -102,11 +107,11 @@ func httpAllocations(s Size) (Result, error) {
 }
 
 // allocated counts allocations as if they were nanoseconds.
-func allocated(do func() (time.Duration, error)) func() (time.Duration, error) {
+func allocated(do func(int) (time.Duration, error)) func() (time.Duration, error) {
 	return func() (time.Duration, error) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, err := do()
+		_, err := do(batch)
 		runtime.ReadMemStats(&after)
 		return time.Duration(after.Mallocs - before.Mallocs), err
 	}
