@@ -215,7 +215,7 @@ func TestGarbageAtTheRealPortsHarmsNobodyElse(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	s := startNode(t, node.Settings{Fresh: true, Beat: 300 * time.Millisecond, Lease: 3 * time.Second})
+	s := startNode(t, node.Settings{Fresh: true})
 	start(t, s, "orders", "a")
 	start(t, s, "orders", "b")
 	ld := startLoad(t, s.grpc, "orders", 3)

@@ -69,10 +69,10 @@ func TestU1KillIsNoticedByEvidence(t *testing.T) {
 }
 
 // SIGSTOP shorter than the lease: suspect, not picked, never ended; SIGCONT cures it, and it is picked again as
-// the same attachment of the same incarnation. The figures are the defaults' by ten.
+// the same attachment of the same incarnation.
 func TestSIGSTOPMakesASuspectAndSIGCONTCuresIt(t *testing.T) {
 	t.Parallel()
-	s := startNode(t, node.Settings{Fresh: true, Beat: 200 * time.Millisecond, Lease: 2 * time.Second})
+	s := startNode(t, node.Settings{Fresh: true}) // the default figures: a busy machine delays beats by more than scaled ones bear
 	start(t, s, "orders", "a")
 	start(t, s, "orders", "b")
 	frozen := start(t, s, "orders", "f")
@@ -101,14 +101,14 @@ func TestSIGSTOPMakesASuspectAndSIGCONTCuresIt(t *testing.T) {
 // SIGSTOP for longer than the lease: it lapses once, and SIGCONT brings the same incarnation back.
 func TestR1SIGSTOPBeyondTheLeaseLapsesOnce(t *testing.T) {
 	t.Parallel()
-	const lease = 1500 * time.Millisecond
-	s := startNode(t, node.Settings{Fresh: true, Beat: 150 * time.Millisecond, Lease: lease})
+	const lease = 4 * time.Second
+	s := startNode(t, node.Settings{Fresh: true, Beat: 500 * time.Millisecond, Lease: lease})
 	start(t, s, "orders", "a")
 	frozen := start(t, s, "orders", "f")
 	was, _ := s.view("orders").Find("f")
 	stopped := frozen.freeze()
 	lapsed := s.happened(eider.EventLapsed, "orders", "f")
-	if took := lapsed.Time.Sub(stopped); took < lease-200*time.Millisecond || took > lease+time.Second {
+	if took := lapsed.Time.Sub(stopped); took < lease-600*time.Millisecond || took > lease+time.Second {
 		t.Errorf("it lapsed after %v with a lease of %v", took, lease)
 	}
 	frozen.thaw()
@@ -148,7 +148,7 @@ func TestD14SIGTERMBeforeTheRegistryIsThere(t *testing.T) {
 	s := startNode(t, node.Settings{Fresh: true})
 	s.kill()
 	p := spawn(t, order{Role: "instance", GRPC: s.grpc, Service: "orders", ID: "a"})
-	p.await("try to register", func(l *line) bool { return strings.Contains(l.Text, "registry is away") })
+	p.await("try to register", func(l *line) bool { return strings.Contains(l.Text, "no registry at") })
 	p.hears(syscall.SIGTERM)
 	r := p.awaitKind("report").Report
 	s = s.again(func(*node.Settings) {})

@@ -109,7 +109,7 @@ func TestARegistryThatGoesAwayInMidDrain(t *testing.T) {
 // though each service has one instance only. EIDER_LONG=1 pauses 30 s with the default figures.
 func TestAPausedRegistryLapsesNobody(t *testing.T) {
 	t.Parallel()
-	settings, pause := node.Settings{Fresh: true, Beat: 200 * time.Millisecond, Lease: 2 * time.Second}, 3*time.Second
+	settings, pause := node.Settings{Fresh: true, Beat: 500 * time.Millisecond, Lease: 5 * time.Second}, 7*time.Second
 	if os.Getenv("EIDER_LONG") != "" {
 		settings, pause = node.Settings{Fresh: true}, 30*time.Second
 	}
