@@ -11,8 +11,9 @@ import (
 )
 
 // flat is how much dearer an operation may be with a hundred times as many instances. A walk over them would
-// be a hundred times as dear; what is left is the processor's caches, which a thousand fit into.
-const flat = 6
+// be a hundred times as dear; what is left is the processor's caches, which a thousand fit into, and on a busy
+// machine others use them too.
+const flat = 10
 
 // ledgerTest runs what stands beside the ledger's code, which another module can't import, and returns its output.
 func ledgerTest(args ...string) (string, error) {
