@@ -31,7 +31,7 @@ type Config struct {
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 
-// What the protocol with a node is timed by; see the table of defaults in DESIGN.
+// What the protocol with a node is timed by.
 const (
 	askEvery      = 5 * time.Second  // how often an answer is asked for, jittered down by a quarter
 	answerWithin  = 10 * time.Second // without it the stream is cut and opened anew

@@ -1,7 +1,7 @@
 // Package window answers: how long may a departed instance still be called?
 //
 // It is arithmetic alone: terms that run on independent clocks add up, in the best case and in the
-// worst (REQUIREMENTS W), and each number keeps its reason. No goroutine, no I/O, no clock.
+// worst, and each number keeps its reason. No goroutine, no I/O, no clock.
 package window
 
 import (

@@ -19,7 +19,7 @@ import (
 	"github.com/eiderhq/eider/server/internal/replica"
 )
 
-// The defaults of DESIGN §4 that the suite holds a registry to.
+// The defaults that the suite holds a registry to.
 const (
 	lease    = 20 * time.Second
 	beat     = 2 * time.Second
@@ -30,7 +30,7 @@ const (
 	moment   = time.Nanosecond // in a bubble: once everybody else has nothing left to do
 )
 
-// Setup is what a case wants of the registry that it opens: DESIGN §4's defaults, and this.
+// Setup is what a case wants of the registry that it opens: the defaults, and this.
 type Setup struct {
 	Fresh bool                                            // nobody came before
 	Dial  func(ctx context.Context, address string) error // instead of TCP
