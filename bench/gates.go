@@ -31,8 +31,8 @@ func Gates() []Gate {
 		{"http: allocations a call, on top of http.Transport's / 12", 1, httpAllocations},
 		{"ledger: allocations a renewal, at 100,000 instances / 1", 0, renewAllocations},
 		{"ledger: bytes an instance with three pairs of metadata / 1.5 KiB", 1, instanceBytes},
-		{"ledger: a renewal at 100,000 instances / at 1,000", flat, renewFlat},
-		{"ledger: a record applied at 100,000 instances / at 1,000", flat, applyFlat},
+		{"ledger: what a renewal costs more at 100,000 instances than at 1,000 / what bare maps do", flat, renewFlat},
+		{"ledger: what applying a record costs more at 100,000 than at 1,000 / what bare maps do", flat, applyFlat},
 	}
 }
 

@@ -62,7 +62,7 @@ func (t *Table) register(s Session, rec eider.Record, lease time.Duration) (Gran
 	e.lease, e.extra = t.cfg.lease(lease), 0
 	e.dialable, e.reachable = t.cfg.dialable(rec.Address, sess.peer.Addr), reachable
 	t.renew(sess)
-	t.alarms.soon(sess, t.clock+t.cfg.SuspectAfter)
+	t.watch(sess)
 	t.announce(e, known)
 	t.takeAddress(e)
 	return Grant{Record: e.rec, Lease: e.lease, Bound: t.Bound(rec.Service)}, nil
@@ -186,6 +186,7 @@ func (t *Table) Detach(now time.Time, s Session, how Ending) Effects {
 	}
 	delete(t.sessions, s)
 	t.alarms.cancel(sess)
+	sess.over = true
 	if how == Lost && len(sess.entries) > 0 { // else its process had said all that it had to say
 		t.streamLost()
 	}

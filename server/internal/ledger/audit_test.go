@@ -82,7 +82,7 @@ func auditEntry(tb *Table, e *entry) error {
 		return fmt.Errorf("%s is attached wrongly", e.rec.Key)
 	case e.owned && e.sess == nil && e.slot == 0 && !e.past:
 		return fmt.Errorf("%s is detached, and nothing watches it", e.rec.Key)
-	case e.owned && e.sess != nil && e.sess.slot == 0 && !e.sess.silent:
+	case e.owned && e.sess != nil && e.sess.slot == 0 && !e.sess.round && !e.sess.silent:
 		return fmt.Errorf("%s is attached, and nothing watches its session", e.rec.Key)
 	case e.suspicion.Has(eider.BeatsMissed) && e.owned && e.slot == 0 && !e.past:
 		return fmt.Errorf("%s is silent, and nothing will lapse it", e.rec.Key)
@@ -133,6 +133,23 @@ func auditAlarms(tb *Table) error {
 	for i, a := range tb.alarms {
 		if *a.who.place() != int32(i+1) || i > 0 && tb.alarms[(i-1)/4].at > a.at {
 			return fmt.Errorf("alarm %d of %d is misplaced", i, len(tb.alarms))
+		}
+	}
+	return auditRounds(tb)
+}
+
+// auditRounds looks for a session that the rounds would come to only after its silence began.
+func auditRounds(tb *Table) error {
+	r, slots := &tb.rounds, int64(len(tb.rounds.slots))
+	for i, slot := range r.slots {
+		if (len(slot) > 0) != (r.used>>i&1 == 1) {
+			return fmt.Errorf("slot %d has %d sessions, and its bit says otherwise", i, len(slot))
+		}
+		comes := r.at + (int64(i)-r.at%slots+slots)%slots
+		for _, s := range slot {
+			if due := s.beat + tb.cfg.SuspectAfter; !s.over && moment(comes)*r.tick > max(due, tb.clock) {
+				return fmt.Errorf("a session that is silent at %s is looked at at %s", due, moment(comes)*r.tick)
+			}
 		}
 	}
 	return nil

@@ -10,7 +10,12 @@ func (t *Table) become(e *entry, rec eider.Record, owner string, sess *session) 
 	if e.sess != nil && e.sess != sess {
 		t.takeAway(e, &rec)
 	}
+	rec, same := t.words.repack(rec, e.rec, e.svc.name)
+	stays := same && wasLive && rec.Status.Live()
 	t.release(e)
+	if wasLive && !stays {
+		t.moveOut(e)
+	}
 	t.unsettle(e)
 	if another {
 		if wasLive && e.proc != nil && (sess == nil || sess.proc != e.proc) {
@@ -23,7 +28,7 @@ func (t *Table) become(e *entry, rec eider.Record, owner string, sess *session) 
 		sess.proc.revive(e.rec.Status)
 	}
 	before, home := e.proc, e.home
-	e.rec, e.suspicion, e.lost = t.words.repack(rec, e.rec, e.svc.name), 0, false
+	e.rec, e.suspicion, e.lost = rec, 0, false
 	e.owned, e.owner, e.proc, e.home = sess != nil, owner, nil, 0
 	if sess != nil {
 		e.refused, e.doubted, e.dialed = false, 0, 0
@@ -38,7 +43,7 @@ func (t *Table) become(e *entry, rec eider.Record, owner string, sess *session) 
 	case !live:
 		t.entomb(e, wasLive)
 	}
-	if e.live() {
+	if e.live() && !stays {
 		t.moveIn(e)
 	}
 	t.settle(e)
@@ -58,14 +63,13 @@ func (t *Table) takeAway(e *entry, rec *eider.Record) {
 	e.sess.attachAnew(at)
 }
 
-// release takes an entry out of what holds live ones: its session, the alarms, its address, the overdue.
+// release takes an entry out of what holds those that may fall silent: its session, the alarms, the overdue.
 func (t *Table) release(e *entry) {
 	if !e.live() {
 		return
 	}
 	t.unkeep(e)
 	t.alarms.cancel(e)
-	t.moveOut(e)
 	if sess := e.sess; sess != nil {
 		e.beat = sess.beat
 		sess.drop(e)
@@ -104,6 +108,7 @@ func (t *Table) end(e *entry, status eider.Status, kind eider.EventKind, why str
 		e.sess.attachAnew(t.clock)
 	}
 	t.release(e)
+	t.moveOut(e)
 	e.rec.Version++
 	e.rec.Status = status
 	e.suspicion = 0

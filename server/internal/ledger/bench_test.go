@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"runtime"
 	"testing"
@@ -49,6 +50,54 @@ func BenchmarkRenew(b *testing.B) {
 				if i++; i%64 == 0 {
 					t.Look(now) // its share of looking is part of the price
 				}
+			}
+		})
+	}
+}
+
+// BenchmarkBareRenew is the least that any table does which finds sessions by their number: what it costs more
+// among many is the memory's price, not the table's.
+func BenchmarkBareRenew(b *testing.B) {
+	for _, n := range sizes {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			t, now := fleet(b, n) // the same sessions at the same places
+			bare := t.sessions
+			i := 0
+			for b.Loop() {
+				now = now.Add(time.Millisecond)
+				if s := bare[Session(i*7919%n+1)]; s != nil && !s.silent {
+					s.beat = now.Sub(t.last)
+				}
+				i++
+			}
+		})
+	}
+}
+
+// BenchmarkBareApply is the least that finds a record by its key, sees what is new in it, and keeps it.
+func BenchmarkBareApply(b *testing.B) {
+	for _, n := range sizes {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			bare := map[string]map[string]*eider.Record{}
+			records := make([]eider.Record, n)
+			words := words{}
+			for i := range n {
+				records[i] = fleetRecord(i)
+				rec := words.pack(records[i], records[i].Service)
+				if bare[rec.Service] == nil {
+					bare[rec.Service] = map[string]*eider.Record{}
+				}
+				bare[rec.Service][rec.ID] = &rec
+			}
+			i := 0
+			for b.Loop() {
+				rec := &records[i*7919%n]
+				rec.Version++
+				was := bare[rec.Service][rec.ID]
+				if rec.Address == was.Address && maps.Equal(rec.Metadata, was.Metadata) {
+					was.Version, was.Status = rec.Version, rec.Status
+				}
+				i++
 			}
 		})
 	}

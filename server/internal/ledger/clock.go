@@ -56,6 +56,9 @@ func (t *Table) Next() time.Time {
 	if len(t.alarms) > 0 {
 		wait = min(wait, max(t.alarms[0].at-t.clock, 0))
 	}
+	if at, any := t.rounds.next(); any {
+		wait = min(wait, max(at-t.clock, 0))
+	}
 	return t.last.Add(wait)
 }
 
@@ -68,6 +71,7 @@ func (t *Table) Look(now time.Time) Effects {
 	t.begin(now)
 	t.forget()
 	t.work = lookWork
+	t.round()
 	for len(t.alarms) > 0 && t.alarms[0].at <= t.clock && t.work > 0 {
 		t.work--
 		who := t.alarms[0].who

@@ -94,6 +94,8 @@ type session struct {
 	told    bool   // a beat makes its process attach anew,
 	anew    moment // from then on
 	slot    int32
+	round   bool // it is in the rounds
+	over    bool // its stream has ended
 }
 
 // attachAnew has the process told with its first beat from then on.

@@ -65,18 +65,19 @@ func (w words) pack(rec eider.Record, service string) eider.Record {
 }
 
 // repack is pack for a key of which something is known, or nothing yet: what is the same stays shared
-// with what was, and so does the key.
-func (w words) repack(rec, was eider.Record, service string) eider.Record {
+// with what was, and so does the key. It tells whether all of it did.
+func (w words) repack(rec, was eider.Record, service string) (eider.Record, bool) {
 	if was.Status == eider.StatusUnknown {
-		return w.pack(rec, service)
+		return w.pack(rec, service), false
 	}
-	if rec.Address == was.Address && rec.Zone == was.Zone && maps.Equal(rec.Ports, was.Ports) && maps.Equal(rec.Metadata, was.Metadata) {
+	same := rec.Address == was.Address && rec.Zone == was.Zone && maps.Equal(rec.Ports, was.Ports) && maps.Equal(rec.Metadata, was.Metadata)
+	if same {
 		rec.Address, rec.Zone, rec.Ports, rec.Metadata = was.Address, was.Zone, was.Ports, was.Metadata
 	} else {
 		rec = w.pack(rec, service)
 	}
 	rec.Key = was.Key
-	return rec
+	return rec, same
 }
 
 // stub is what a tombstone keeps of a record: what orders it, and how it ended.

@@ -36,16 +36,19 @@ func (t *Table) renew(sess *session) {
 		t.alarms.cancel(e)
 		t.cure(e, eider.BeatsMissed)
 	}
-	t.alarms.set(sess, t.clock+t.cfg.SuspectAfter)
+	t.watch(sess)
 }
 
 // due suspects the instances of a silent session.
 func (s *session) due(t *Table) {
-	if at := max(s.beat+t.cfg.SuspectAfter, t.grace); t.clock < at {
-		t.alarms.set(s, at)
+	switch at := s.beat + t.cfg.SuspectAfter; {
+	case t.clock < at:
+		t.watch(s)
 		return
-	}
-	if len(s.entries) == 0 {
+	case t.clock < t.grace:
+		t.alarms.set(s, t.grace)
+		return
+	case len(s.entries) == 0:
 		return
 	}
 	s.silent = true

@@ -36,6 +36,7 @@ type Table struct {
 
 	words  words
 	alarms alarms
+	rounds rounds
 	tombs  list
 	live   int // instances
 
@@ -62,7 +63,7 @@ func New(cfg Config, now time.Time) *Table {
 		cfg: cfg, last: now, node: scope{floor: 2},
 		services: map[string]*service{}, sessions: map[Session]*session{}, followers: map[Follower]*follower{},
 		processes: map[string]*process{}, addresses: map[string]*entry{}, drains: map[departure]*drain{},
-		groups: map[groupKey]*group{}, words: words{},
+		groups: map[groupKey]*group{}, words: words{}, rounds: newRounds(cfg.SuspectAfter),
 	}
 	if !cfg.Fresh {
 		t.before = cfg.Cap
