@@ -41,11 +41,13 @@ var instanceCases = []testCase{
 		p := w.serve("orders", "1")
 		p.leave()
 		p.left()
+		w.pass(time.Second) // what was said in one batch is published
+		v := w.view("orders")
 		s := w.reg.Services()
 		if len(s) != 1 || s[0].Service != "orders" || s[0].Up+s[0].Draining+s[0].Callers != 0 || s[0].Gone != 1 {
 			w.Errorf("the services are %+v", s)
 		}
-		if v := w.view("orders"); s[0].Cursor.Number == 0 || v.Cursor != s[0].Cursor {
+		if s[0].Cursor.Number == 0 || v.Cursor != s[0].Cursor {
 			w.Errorf("it is listed at %s, its view is %s", s[0].Cursor, v.Cursor)
 		}
 	}},
