@@ -373,6 +373,7 @@ type Instance struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Record        *Record                `protobuf:"bytes,1,opt,name=record,proto3" json:"record,omitempty"`
 	Suspicion     uint32                 `protobuf:"varint,2,opt,name=suspicion,proto3" json:"suspicion,omitempty"` // bits: 1 stream ended, 2 beats missed, 4 wedged, 8 orphaned, 16 restored
+	Hold          *Hold                  `protobuf:"bytes,3,opt,name=hold,proto3" json:"hold,omitempty"`            // while it is held
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -421,6 +422,90 @@ func (x *Instance) GetSuspicion() uint32 {
 	return 0
 }
 
+func (x *Instance) GetHold() *Hold {
+	if x != nil {
+		return x.Hold
+	}
+	return nil
+}
+
+// Hold is an operator's decision that an instance isn't picked. Its process is untouched.
+type Hold struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Count         uint64                 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`                    // orders holds and releases of one key: the higher counts, a tie holds
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`                   // for people
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`                           // who held it
+	SinceMs       int64                  `protobuf:"varint,4,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"` // Unix time, for people
+	UntilMs       int64                  `protobuf:"varint,5,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"` // Unix time of its end by itself; 0: until released
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hold) Reset() {
+	*x = Hold{}
+	mi := &file_eider_v1_eider_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hold) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hold) ProtoMessage() {}
+
+func (x *Hold) ProtoReflect() protoreflect.Message {
+	mi := &file_eider_v1_eider_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hold.ProtoReflect.Descriptor instead.
+func (*Hold) Descriptor() ([]byte, []int) {
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Hold) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Hold) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Hold) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Hold) GetSinceMs() int64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
+func (x *Hold) GetUntilMs() int64 {
+	if x != nil {
+		return x.UntilMs
+	}
+	return 0
+}
+
 type Gone struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -434,7 +519,7 @@ type Gone struct {
 
 func (x *Gone) Reset() {
 	*x = Gone{}
-	mi := &file_eider_v1_eider_proto_msgTypes[4]
+	mi := &file_eider_v1_eider_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -446,7 +531,7 @@ func (x *Gone) String() string {
 func (*Gone) ProtoMessage() {}
 
 func (x *Gone) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[4]
+	mi := &file_eider_v1_eider_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -459,7 +544,7 @@ func (x *Gone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gone.ProtoReflect.Descriptor instead.
 func (*Gone) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{4}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Gone) GetId() string {
@@ -502,13 +587,14 @@ type Departure struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Nonce         uint64                 `protobuf:"fixed64,2,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Hold          uint64                 `protobuf:"varint,3,opt,name=hold,proto3" json:"hold,omitempty"` // the count of the hold that is let go for; 0: a leave
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Departure) Reset() {
 	*x = Departure{}
-	mi := &file_eider_v1_eider_proto_msgTypes[5]
+	mi := &file_eider_v1_eider_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -520,7 +606,7 @@ func (x *Departure) String() string {
 func (*Departure) ProtoMessage() {}
 
 func (x *Departure) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[5]
+	mi := &file_eider_v1_eider_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -533,7 +619,7 @@ func (x *Departure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Departure.ProtoReflect.Descriptor instead.
 func (*Departure) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{5}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Departure) GetId() string {
@@ -550,6 +636,13 @@ func (x *Departure) GetNonce() uint64 {
 	return 0
 }
 
+func (x *Departure) GetHold() uint64 {
+	if x != nil {
+		return x.Hold
+	}
+	return 0
+}
+
 type Error struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          Kind                   `protobuf:"varint,1,opt,name=kind,proto3,enum=eider.v1.Kind" json:"kind,omitempty"`
@@ -561,7 +654,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_eider_v1_eider_proto_msgTypes[6]
+	mi := &file_eider_v1_eider_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -573,7 +666,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[6]
+	mi := &file_eider_v1_eider_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -586,7 +679,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{6}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Error) GetKind() Kind {
@@ -622,7 +715,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_eider_v1_eider_proto_msgTypes[7]
+	mi := &file_eider_v1_eider_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -634,7 +727,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[7]
+	mi := &file_eider_v1_eider_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -647,7 +740,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{7}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Hello) GetCaller() string {
@@ -684,7 +777,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_eider_v1_eider_proto_msgTypes[8]
+	mi := &file_eider_v1_eider_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -696,7 +789,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[8]
+	mi := &file_eider_v1_eider_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -709,7 +802,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{8}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Welcome) GetRun() uint64 {
@@ -749,7 +842,7 @@ type Moving struct {
 
 func (x *Moving) Reset() {
 	*x = Moving{}
-	mi := &file_eider_v1_eider_proto_msgTypes[9]
+	mi := &file_eider_v1_eider_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -761,7 +854,7 @@ func (x *Moving) String() string {
 func (*Moving) ProtoMessage() {}
 
 func (x *Moving) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[9]
+	mi := &file_eider_v1_eider_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -774,7 +867,7 @@ func (x *Moving) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Moving.ProtoReflect.Descriptor instead.
 func (*Moving) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{9}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{10}
 }
 
 type AttachRequest struct {
@@ -795,7 +888,7 @@ type AttachRequest struct {
 
 func (x *AttachRequest) Reset() {
 	*x = AttachRequest{}
-	mi := &file_eider_v1_eider_proto_msgTypes[10]
+	mi := &file_eider_v1_eider_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -807,7 +900,7 @@ func (x *AttachRequest) String() string {
 func (*AttachRequest) ProtoMessage() {}
 
 func (x *AttachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[10]
+	mi := &file_eider_v1_eider_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -820,7 +913,7 @@ func (x *AttachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
 func (*AttachRequest) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{10}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AttachRequest) GetKind() isAttachRequest_Kind {
@@ -944,13 +1037,14 @@ type Register struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Record        *Record                `protobuf:"bytes,1,opt,name=record,proto3" json:"record,omitempty"`                   // status STARTING, UP, DOWN, or DRAINING for one that was leaving already
 	LeaseMs       uint32                 `protobuf:"varint,2,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"` // 0: the node's default
+	Secret        []byte                 `protobuf:"bytes,3,opt,name=secret,proto3" json:"secret,omitempty"`                   // what Registered gave, shown with every later attach of the same incarnation
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Register) Reset() {
 	*x = Register{}
-	mi := &file_eider_v1_eider_proto_msgTypes[11]
+	mi := &file_eider_v1_eider_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -962,7 +1056,7 @@ func (x *Register) String() string {
 func (*Register) ProtoMessage() {}
 
 func (x *Register) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[11]
+	mi := &file_eider_v1_eider_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -975,7 +1069,7 @@ func (x *Register) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Register.ProtoReflect.Descriptor instead.
 func (*Register) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{11}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Register) GetRecord() *Record {
@@ -992,17 +1086,25 @@ func (x *Register) GetLeaseMs() uint32 {
 	return 0
 }
 
+func (x *Register) GetSecret() []byte {
+	if x != nil {
+		return x.Secret
+	}
+	return nil
+}
+
 // Beat renews the lease of every instance on the stream.
 type Beat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Echo          bool                   `protobuf:"varint,1,opt,name=echo,proto3" json:"echo,omitempty"` // asks for a Beaten
+	Work          []*Work                `protobuf:"bytes,2,rep,name=work,proto3" json:"work,omitempty"`  // of the instances that count theirs; one whose counts haven't changed may be left out
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_eider_v1_eider_proto_msgTypes[12]
+	mi := &file_eider_v1_eider_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1014,7 +1116,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[12]
+	mi := &file_eider_v1_eider_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1027,12 +1129,113 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{12}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Beat) GetEcho() bool {
 	if x != nil {
 		return x.Echo
+	}
+	return false
+}
+
+func (x *Beat) GetWork() []*Work {
+	if x != nil {
+		return x.Work
+	}
+	return nil
+}
+
+// Work is what one instance has done since its process began. Only an answer wholly written to a client
+// that still listens completes a request.
+type Work struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Arrived       uint64                 `protobuf:"varint,3,opt,name=arrived,proto3" json:"arrived,omitempty"`
+	Completed     uint64                 `protobuf:"varint,4,opt,name=completed,proto3" json:"completed,omitempty"`
+	Ended         uint64                 `protobuf:"varint,5,opt,name=ended,proto3" json:"ended,omitempty"`                          // of those that arrived, the ones that are over, completed or not
+	SlowestMs     uint32                 `protobuf:"varint,6,opt,name=slowest_ms,json=slowestMs,proto3" json:"slowest_ms,omitempty"` // the slowest that completed within the last minute
+	Unknown       bool                   `protobuf:"varint,7,opt,name=unknown,proto3" json:"unknown,omitempty"`                      // within the last five minutes somebody called who doesn't say who he is
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Work) Reset() {
+	*x = Work{}
+	mi := &file_eider_v1_eider_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Work) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Work) ProtoMessage() {}
+
+func (x *Work) ProtoReflect() protoreflect.Message {
+	mi := &file_eider_v1_eider_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Work.ProtoReflect.Descriptor instead.
+func (*Work) Descriptor() ([]byte, []int) {
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Work) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *Work) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Work) GetArrived() uint64 {
+	if x != nil {
+		return x.Arrived
+	}
+	return 0
+}
+
+func (x *Work) GetCompleted() uint64 {
+	if x != nil {
+		return x.Completed
+	}
+	return 0
+}
+
+func (x *Work) GetEnded() uint64 {
+	if x != nil {
+		return x.Ended
+	}
+	return 0
+}
+
+func (x *Work) GetSlowestMs() uint32 {
+	if x != nil {
+		return x.SlowestMs
+	}
+	return 0
+}
+
+func (x *Work) GetUnknown() bool {
+	if x != nil {
+		return x.Unknown
 	}
 	return false
 }
@@ -1048,7 +1251,7 @@ type SetStatus struct {
 
 func (x *SetStatus) Reset() {
 	*x = SetStatus{}
-	mi := &file_eider_v1_eider_proto_msgTypes[13]
+	mi := &file_eider_v1_eider_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1060,7 +1263,7 @@ func (x *SetStatus) String() string {
 func (*SetStatus) ProtoMessage() {}
 
 func (x *SetStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[13]
+	mi := &file_eider_v1_eider_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1073,7 +1276,7 @@ func (x *SetStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStatus.ProtoReflect.Descriptor instead.
 func (*SetStatus) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{13}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SetStatus) GetService() string {
@@ -1102,13 +1305,14 @@ type Leave struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	UnknownMs     uint32                 `protobuf:"varint,3,opt,name=unknown_ms,json=unknownMs,proto3" json:"unknown_ms,omitempty"` // how long to wait for unknown callers, counted from the leave; 0: there are none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_eider_v1_eider_proto_msgTypes[14]
+	mi := &file_eider_v1_eider_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1120,7 +1324,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[14]
+	mi := &file_eider_v1_eider_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1133,7 +1337,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{14}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Leave) GetService() string {
@@ -1150,6 +1354,13 @@ func (x *Leave) GetId() string {
 	return ""
 }
 
+func (x *Leave) GetUnknownMs() uint32 {
+	if x != nil {
+		return x.UnknownMs
+	}
+	return 0
+}
+
 // Left ends it: the process no longer serves.
 type Left struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1161,7 +1372,7 @@ type Left struct {
 
 func (x *Left) Reset() {
 	*x = Left{}
-	mi := &file_eider_v1_eider_proto_msgTypes[15]
+	mi := &file_eider_v1_eider_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1173,7 +1384,7 @@ func (x *Left) String() string {
 func (*Left) ProtoMessage() {}
 
 func (x *Left) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[15]
+	mi := &file_eider_v1_eider_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1186,7 +1397,7 @@ func (x *Left) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Left.ProtoReflect.Descriptor instead.
 func (*Left) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{15}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Left) GetService() string {
@@ -1222,7 +1433,7 @@ type AttachReply struct {
 
 func (x *AttachReply) Reset() {
 	*x = AttachReply{}
-	mi := &file_eider_v1_eider_proto_msgTypes[16]
+	mi := &file_eider_v1_eider_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1234,7 +1445,7 @@ func (x *AttachReply) String() string {
 func (*AttachReply) ProtoMessage() {}
 
 func (x *AttachReply) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[16]
+	mi := &file_eider_v1_eider_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1247,7 +1458,7 @@ func (x *AttachReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachReply.ProtoReflect.Descriptor instead.
 func (*AttachReply) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{16}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AttachReply) GetKind() isAttachReply_Kind {
@@ -1389,13 +1600,14 @@ type Registered struct {
 	Attachment    uint64                 `protobuf:"varint,4,opt,name=attachment,proto3" json:"attachment,omitempty"`
 	LeaseMs       uint32                 `protobuf:"varint,5,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
 	BoundMs       uint32                 `protobuf:"varint,6,opt,name=bound_ms,json=boundMs,proto3" json:"bound_ms,omitempty"` // a drain begun now pauses no longer than this, counted from the leave
+	Secret        []byte                 `protobuf:"bytes,7,opt,name=secret,proto3" json:"secret,omitempty"`                   // to be shown with every later attach of this incarnation
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Registered) Reset() {
 	*x = Registered{}
-	mi := &file_eider_v1_eider_proto_msgTypes[17]
+	mi := &file_eider_v1_eider_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1407,7 +1619,7 @@ func (x *Registered) String() string {
 func (*Registered) ProtoMessage() {}
 
 func (x *Registered) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[17]
+	mi := &file_eider_v1_eider_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1420,7 +1632,7 @@ func (x *Registered) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Registered.ProtoReflect.Descriptor instead.
 func (*Registered) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{17}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Registered) GetService() string {
@@ -1465,6 +1677,13 @@ func (x *Registered) GetBoundMs() uint32 {
 	return 0
 }
 
+func (x *Registered) GetSecret() []byte {
+	if x != nil {
+		return x.Secret
+	}
+	return nil
+}
+
 type Refused struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
@@ -1476,7 +1695,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_eider_v1_eider_proto_msgTypes[18]
+	mi := &file_eider_v1_eider_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1488,7 +1707,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[18]
+	mi := &file_eider_v1_eider_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1501,7 +1720,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{18}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Refused) GetService() string {
@@ -1533,7 +1752,7 @@ type Beaten struct {
 
 func (x *Beaten) Reset() {
 	*x = Beaten{}
-	mi := &file_eider_v1_eider_proto_msgTypes[19]
+	mi := &file_eider_v1_eider_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1545,7 +1764,7 @@ func (x *Beaten) String() string {
 func (*Beaten) ProtoMessage() {}
 
 func (x *Beaten) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[19]
+	mi := &file_eider_v1_eider_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1558,7 +1777,7 @@ func (x *Beaten) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beaten.ProtoReflect.Descriptor instead.
 func (*Beaten) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{19}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{21}
 }
 
 // Bound tells of a changed bound.
@@ -1573,7 +1792,7 @@ type Bound struct {
 
 func (x *Bound) Reset() {
 	*x = Bound{}
-	mi := &file_eider_v1_eider_proto_msgTypes[20]
+	mi := &file_eider_v1_eider_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1804,7 @@ func (x *Bound) String() string {
 func (*Bound) ProtoMessage() {}
 
 func (x *Bound) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[20]
+	mi := &file_eider_v1_eider_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1817,7 @@ func (x *Bound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bound.ProtoReflect.Descriptor instead.
 func (*Bound) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{20}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Bound) GetService() string {
@@ -1639,7 +1858,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_eider_v1_eider_proto_msgTypes[21]
+	mi := &file_eider_v1_eider_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +1870,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[21]
+	mi := &file_eider_v1_eider_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +1883,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{21}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Progress) GetService() string {
@@ -1730,7 +1949,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_eider_v1_eider_proto_msgTypes[22]
+	mi := &file_eider_v1_eider_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1742,7 +1961,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[22]
+	mi := &file_eider_v1_eider_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1755,7 +1974,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{22}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Member) GetCaller() string {
@@ -1811,7 +2030,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_eider_v1_eider_proto_msgTypes[23]
+	mi := &file_eider_v1_eider_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1823,7 +2042,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[23]
+	mi := &file_eider_v1_eider_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1836,7 +2055,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{23}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *End) GetReattach() bool {
@@ -1872,7 +2091,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_eider_v1_eider_proto_msgTypes[24]
+	mi := &file_eider_v1_eider_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1884,7 +2103,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[24]
+	mi := &file_eider_v1_eider_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1897,7 +2116,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{24}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WatchRequest) GetKind() isWatchRequest_Kind {
@@ -2042,7 +2261,7 @@ type Subscribe struct {
 
 func (x *Subscribe) Reset() {
 	*x = Subscribe{}
-	mi := &file_eider_v1_eider_proto_msgTypes[25]
+	mi := &file_eider_v1_eider_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2273,7 @@ func (x *Subscribe) String() string {
 func (*Subscribe) ProtoMessage() {}
 
 func (x *Subscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[25]
+	mi := &file_eider_v1_eider_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2286,7 @@ func (x *Subscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribe.ProtoReflect.Descriptor instead.
 func (*Subscribe) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{25}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Subscribe) GetService() string {
@@ -2100,7 +2319,7 @@ type Unsubscribe struct {
 
 func (x *Unsubscribe) Reset() {
 	*x = Unsubscribe{}
-	mi := &file_eider_v1_eider_proto_msgTypes[26]
+	mi := &file_eider_v1_eider_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2112,7 +2331,7 @@ func (x *Unsubscribe) String() string {
 func (*Unsubscribe) ProtoMessage() {}
 
 func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[26]
+	mi := &file_eider_v1_eider_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2125,7 +2344,7 @@ func (x *Unsubscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unsubscribe.ProtoReflect.Descriptor instead.
 func (*Unsubscribe) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{26}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Unsubscribe) GetService() string {
@@ -2148,7 +2367,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_eider_v1_eider_proto_msgTypes[27]
+	mi := &file_eider_v1_eider_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2379,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[27]
+	mi := &file_eider_v1_eider_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2392,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{27}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Ack) GetService() string {
@@ -2216,7 +2435,7 @@ type Doubt struct {
 
 func (x *Doubt) Reset() {
 	*x = Doubt{}
-	mi := &file_eider_v1_eider_proto_msgTypes[28]
+	mi := &file_eider_v1_eider_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2228,7 +2447,7 @@ func (x *Doubt) String() string {
 func (*Doubt) ProtoMessage() {}
 
 func (x *Doubt) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[28]
+	mi := &file_eider_v1_eider_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2241,7 +2460,7 @@ func (x *Doubt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Doubt.ProtoReflect.Descriptor instead.
 func (*Doubt) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{28}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Doubt) GetService() string {
@@ -2274,7 +2493,7 @@ type Ping struct {
 
 func (x *Ping) Reset() {
 	*x = Ping{}
-	mi := &file_eider_v1_eider_proto_msgTypes[29]
+	mi := &file_eider_v1_eider_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2286,7 +2505,7 @@ func (x *Ping) String() string {
 func (*Ping) ProtoMessage() {}
 
 func (x *Ping) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[29]
+	mi := &file_eider_v1_eider_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2299,7 +2518,7 @@ func (x *Ping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ping.ProtoReflect.Descriptor instead.
 func (*Ping) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{29}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Ping) GetNumber() uint64 {
@@ -2318,7 +2537,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_eider_v1_eider_proto_msgTypes[30]
+	mi := &file_eider_v1_eider_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2330,7 +2549,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[30]
+	mi := &file_eider_v1_eider_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2343,7 +2562,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{30}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{32}
 }
 
 type WatchReply struct {
@@ -2355,6 +2574,7 @@ type WatchReply struct {
 	//	*WatchReply_Pong
 	//	*WatchReply_Problem
 	//	*WatchReply_End
+	//	*WatchReply_Trial
 	Kind          isWatchReply_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2362,7 +2582,7 @@ type WatchReply struct {
 
 func (x *WatchReply) Reset() {
 	*x = WatchReply{}
-	mi := &file_eider_v1_eider_proto_msgTypes[31]
+	mi := &file_eider_v1_eider_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2374,7 +2594,7 @@ func (x *WatchReply) String() string {
 func (*WatchReply) ProtoMessage() {}
 
 func (x *WatchReply) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[31]
+	mi := &file_eider_v1_eider_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2387,7 +2607,7 @@ func (x *WatchReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchReply.ProtoReflect.Descriptor instead.
 func (*WatchReply) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{31}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WatchReply) GetKind() isWatchReply_Kind {
@@ -2442,6 +2662,15 @@ func (x *WatchReply) GetEnd() *End {
 	return nil
 }
 
+func (x *WatchReply) GetTrial() *Trial {
+	if x != nil {
+		if x, ok := x.Kind.(*WatchReply_Trial); ok {
+			return x.Trial
+		}
+	}
+	return nil
+}
+
 type isWatchReply_Kind interface {
 	isWatchReply_Kind()
 }
@@ -2466,6 +2695,10 @@ type WatchReply_End struct {
 	End *End `protobuf:"bytes,5,opt,name=end,proto3,oneof"`
 }
 
+type WatchReply_Trial struct {
+	Trial *Trial `protobuf:"bytes,6,opt,name=trial,proto3,oneof"`
+}
+
 func (*WatchReply_Welcome) isWatchReply_Kind() {}
 
 func (*WatchReply_View) isWatchReply_Kind() {}
@@ -2475,6 +2708,70 @@ func (*WatchReply_Pong) isWatchReply_Kind() {}
 func (*WatchReply_Problem) isWatchReply_Kind() {}
 
 func (*WatchReply_End) isWatchReply_Kind() {}
+
+func (*WatchReply_Trial) isWatchReply_Kind() {}
+
+// Trial asks one caller to send its next request to an instance that is suspect for hanging and has been
+// idle since: an answer cures it, and nobody else tries.
+type Trial struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Nonce         uint64                 `protobuf:"fixed64,3,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Trial) Reset() {
+	*x = Trial{}
+	mi := &file_eider_v1_eider_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Trial) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Trial) ProtoMessage() {}
+
+func (x *Trial) ProtoReflect() protoreflect.Message {
+	mi := &file_eider_v1_eider_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Trial.ProtoReflect.Descriptor instead.
+func (*Trial) Descriptor() ([]byte, []int) {
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *Trial) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *Trial) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Trial) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
 
 // View is a snapshot or a delta of one service. The same bytes go to every watcher.
 type View struct {
@@ -2491,7 +2788,7 @@ type View struct {
 
 func (x *View) Reset() {
 	*x = View{}
-	mi := &file_eider_v1_eider_proto_msgTypes[32]
+	mi := &file_eider_v1_eider_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2503,7 +2800,7 @@ func (x *View) String() string {
 func (*View) ProtoMessage() {}
 
 func (x *View) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[32]
+	mi := &file_eider_v1_eider_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2516,7 +2813,7 @@ func (x *View) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use View.ProtoReflect.Descriptor instead.
 func (*View) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{32}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *View) GetService() string {
@@ -2572,7 +2869,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_eider_v1_eider_proto_msgTypes[33]
+	mi := &file_eider_v1_eider_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2584,7 +2881,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[33]
+	mi := &file_eider_v1_eider_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2597,7 +2894,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{33}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Problem) GetService() string {
@@ -2645,10 +2942,17 @@ const file_eider_v1_eider_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"R\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"v\n" +
 	"\bInstance\x12(\n" +
 	"\x06record\x18\x01 \x01(\v2\x10.eider.v1.RecordR\x06record\x12\x1c\n" +
-	"\tsuspicion\x18\x02 \x01(\rR\tsuspicion\"\xb3\x01\n" +
+	"\tsuspicion\x18\x02 \x01(\rR\tsuspicion\x12\"\n" +
+	"\x04hold\x18\x03 \x01(\v2\x0e.eider.v1.HoldR\x04hold\"z\n" +
+	"\x04Hold\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\x04R\x05count\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x19\n" +
+	"\bsince_ms\x18\x04 \x01(\x03R\asinceMs\x12\x19\n" +
+	"\buntil_ms\x18\x05 \x01(\x03R\auntilMs\"\xb3\x01\n" +
 	"\x04Gone\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x127\n" +
 	"\vincarnation\x18\x02 \x01(\v2\x15.eider.v1.IncarnationR\vincarnation\x12\x1e\n" +
@@ -2656,10 +2960,11 @@ const file_eider_v1_eider_proto_rawDesc = "" +
 	"attachment\x18\x03 \x01(\x04R\n" +
 	"attachment\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\x04R\aversion\x12(\n" +
-	"\x06status\x18\x05 \x01(\x0e2\x10.eider.v1.StatusR\x06status\"1\n" +
+	"\x06status\x18\x05 \x01(\x0e2\x10.eider.v1.StatusR\x06status\"E\n" +
 	"\tDeparture\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\"k\n" +
+	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x12\n" +
+	"\x04hold\x18\x03 \x01(\x04R\x04hold\"k\n" +
 	"\x05Error\x12\"\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x0e.eider.v1.KindR\x04kind\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12$\n" +
@@ -2683,19 +2988,32 @@ const file_eider_v1_eider_proto_rawDesc = "" +
 	"\x05leave\x18\x05 \x01(\v2\x0f.eider.v1.LeaveH\x00R\x05leave\x12$\n" +
 	"\x04left\x18\x06 \x01(\v2\x0e.eider.v1.LeftH\x00R\x04left\x12*\n" +
 	"\x06moving\x18\a \x01(\v2\x10.eider.v1.MovingH\x00R\x06movingB\x06\n" +
-	"\x04kind\"O\n" +
+	"\x04kind\"g\n" +
 	"\bRegister\x12(\n" +
 	"\x06record\x18\x01 \x01(\v2\x10.eider.v1.RecordR\x06record\x12\x19\n" +
-	"\blease_ms\x18\x02 \x01(\rR\aleaseMs\"\x1a\n" +
+	"\blease_ms\x18\x02 \x01(\rR\aleaseMs\x12\x16\n" +
+	"\x06secret\x18\x03 \x01(\fR\x06secret\">\n" +
 	"\x04Beat\x12\x12\n" +
-	"\x04echo\x18\x01 \x01(\bR\x04echo\"_\n" +
+	"\x04echo\x18\x01 \x01(\bR\x04echo\x12\"\n" +
+	"\x04work\x18\x02 \x03(\v2\x0e.eider.v1.WorkR\x04work\"\xb7\x01\n" +
+	"\x04Work\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
+	"\aarrived\x18\x03 \x01(\x04R\aarrived\x12\x1c\n" +
+	"\tcompleted\x18\x04 \x01(\x04R\tcompleted\x12\x14\n" +
+	"\x05ended\x18\x05 \x01(\x04R\x05ended\x12\x1d\n" +
+	"\n" +
+	"slowest_ms\x18\x06 \x01(\rR\tslowestMs\x12\x18\n" +
+	"\aunknown\x18\a \x01(\bR\aunknown\"_\n" +
 	"\tSetStatus\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12(\n" +
-	"\x06status\x18\x03 \x01(\x0e2\x10.eider.v1.StatusR\x06status\"1\n" +
+	"\x06status\x18\x03 \x01(\x0e2\x10.eider.v1.StatusR\x06status\"P\n" +
 	"\x05Leave\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"0\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1d\n" +
+	"\n" +
+	"unknown_ms\x18\x03 \x01(\rR\tunknownMs\"0\n" +
 	"\x04Left\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"\xfb\x02\n" +
@@ -2710,7 +3028,7 @@ const file_eider_v1_eider_proto_rawDesc = "" +
 	"\bprogress\x18\x06 \x01(\v2\x12.eider.v1.ProgressH\x00R\bprogress\x12$\n" +
 	"\x04left\x18\a \x01(\v2\x0e.eider.v1.LeftH\x00R\x04left\x12!\n" +
 	"\x03end\x18\b \x01(\v2\r.eider.v1.EndH\x00R\x03endB\x06\n" +
-	"\x04kind\"\xa4\x01\n" +
+	"\x04kind\"\xbc\x01\n" +
 	"\n" +
 	"Registered\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x0e\n" +
@@ -2720,7 +3038,8 @@ const file_eider_v1_eider_proto_rawDesc = "" +
 	"attachment\x18\x04 \x01(\x04R\n" +
 	"attachment\x12\x19\n" +
 	"\blease_ms\x18\x05 \x01(\rR\aleaseMs\x12\x19\n" +
-	"\bbound_ms\x18\x06 \x01(\rR\aboundMs\"Z\n" +
+	"\bbound_ms\x18\x06 \x01(\rR\aboundMs\x12\x16\n" +
+	"\x06secret\x18\a \x01(\fR\x06secret\"Z\n" +
 	"\aRefused\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12%\n" +
@@ -2776,15 +3095,20 @@ const file_eider_v1_eider_proto_rawDesc = "" +
 	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\"\x1e\n" +
 	"\x04Ping\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\"\t\n" +
-	"\aGoodbye\"\xe1\x01\n" +
+	"\aGoodbye\"\x8a\x02\n" +
 	"\n" +
 	"WatchReply\x12-\n" +
 	"\awelcome\x18\x01 \x01(\v2\x11.eider.v1.WelcomeH\x00R\awelcome\x12$\n" +
 	"\x04view\x18\x02 \x01(\v2\x0e.eider.v1.ViewH\x00R\x04view\x12$\n" +
 	"\x04pong\x18\x03 \x01(\v2\x0e.eider.v1.PingH\x00R\x04pong\x12-\n" +
 	"\aproblem\x18\x04 \x01(\v2\x11.eider.v1.ProblemH\x00R\aproblem\x12!\n" +
-	"\x03end\x18\x05 \x01(\v2\r.eider.v1.EndH\x00R\x03endB\x06\n" +
-	"\x04kind\"\xd0\x01\n" +
+	"\x03end\x18\x05 \x01(\v2\r.eider.v1.EndH\x00R\x03end\x12'\n" +
+	"\x05trial\x18\x06 \x01(\v2\x0f.eider.v1.TrialH\x00R\x05trialB\x06\n" +
+	"\x04kind\"G\n" +
+	"\x05Trial\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
+	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\"\xd0\x01\n" +
 	"\x04View\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12(\n" +
 	"\x06cursor\x18\x02 \x01(\v2\x10.eider.v1.CursorR\x06cursor\x12\x1a\n" +
@@ -2830,7 +3154,7 @@ func file_eider_v1_eider_proto_rawDescGZIP() []byte {
 }
 
 var file_eider_v1_eider_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_eider_v1_eider_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_eider_v1_eider_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_eider_v1_eider_proto_goTypes = []any{
 	(Status)(0),           // 0: eider.v1.Status
 	(Kind)(0),             // 1: eider.v1.Kind
@@ -2838,99 +3162,105 @@ var file_eider_v1_eider_proto_goTypes = []any{
 	(*Cursor)(nil),        // 3: eider.v1.Cursor
 	(*Record)(nil),        // 4: eider.v1.Record
 	(*Instance)(nil),      // 5: eider.v1.Instance
-	(*Gone)(nil),          // 6: eider.v1.Gone
-	(*Departure)(nil),     // 7: eider.v1.Departure
-	(*Error)(nil),         // 8: eider.v1.Error
-	(*Hello)(nil),         // 9: eider.v1.Hello
-	(*Welcome)(nil),       // 10: eider.v1.Welcome
-	(*Moving)(nil),        // 11: eider.v1.Moving
-	(*AttachRequest)(nil), // 12: eider.v1.AttachRequest
-	(*Register)(nil),      // 13: eider.v1.Register
-	(*Beat)(nil),          // 14: eider.v1.Beat
-	(*SetStatus)(nil),     // 15: eider.v1.SetStatus
-	(*Leave)(nil),         // 16: eider.v1.Leave
-	(*Left)(nil),          // 17: eider.v1.Left
-	(*AttachReply)(nil),   // 18: eider.v1.AttachReply
-	(*Registered)(nil),    // 19: eider.v1.Registered
-	(*Refused)(nil),       // 20: eider.v1.Refused
-	(*Beaten)(nil),        // 21: eider.v1.Beaten
-	(*Bound)(nil),         // 22: eider.v1.Bound
-	(*Progress)(nil),      // 23: eider.v1.Progress
-	(*Member)(nil),        // 24: eider.v1.Member
-	(*End)(nil),           // 25: eider.v1.End
-	(*WatchRequest)(nil),  // 26: eider.v1.WatchRequest
-	(*Subscribe)(nil),     // 27: eider.v1.Subscribe
-	(*Unsubscribe)(nil),   // 28: eider.v1.Unsubscribe
-	(*Ack)(nil),           // 29: eider.v1.Ack
-	(*Doubt)(nil),         // 30: eider.v1.Doubt
-	(*Ping)(nil),          // 31: eider.v1.Ping
-	(*Goodbye)(nil),       // 32: eider.v1.Goodbye
-	(*WatchReply)(nil),    // 33: eider.v1.WatchReply
-	(*View)(nil),          // 34: eider.v1.View
-	(*Problem)(nil),       // 35: eider.v1.Problem
-	nil,                   // 36: eider.v1.Record.PortsEntry
-	nil,                   // 37: eider.v1.Record.MetadataEntry
+	(*Hold)(nil),          // 6: eider.v1.Hold
+	(*Gone)(nil),          // 7: eider.v1.Gone
+	(*Departure)(nil),     // 8: eider.v1.Departure
+	(*Error)(nil),         // 9: eider.v1.Error
+	(*Hello)(nil),         // 10: eider.v1.Hello
+	(*Welcome)(nil),       // 11: eider.v1.Welcome
+	(*Moving)(nil),        // 12: eider.v1.Moving
+	(*AttachRequest)(nil), // 13: eider.v1.AttachRequest
+	(*Register)(nil),      // 14: eider.v1.Register
+	(*Beat)(nil),          // 15: eider.v1.Beat
+	(*Work)(nil),          // 16: eider.v1.Work
+	(*SetStatus)(nil),     // 17: eider.v1.SetStatus
+	(*Leave)(nil),         // 18: eider.v1.Leave
+	(*Left)(nil),          // 19: eider.v1.Left
+	(*AttachReply)(nil),   // 20: eider.v1.AttachReply
+	(*Registered)(nil),    // 21: eider.v1.Registered
+	(*Refused)(nil),       // 22: eider.v1.Refused
+	(*Beaten)(nil),        // 23: eider.v1.Beaten
+	(*Bound)(nil),         // 24: eider.v1.Bound
+	(*Progress)(nil),      // 25: eider.v1.Progress
+	(*Member)(nil),        // 26: eider.v1.Member
+	(*End)(nil),           // 27: eider.v1.End
+	(*WatchRequest)(nil),  // 28: eider.v1.WatchRequest
+	(*Subscribe)(nil),     // 29: eider.v1.Subscribe
+	(*Unsubscribe)(nil),   // 30: eider.v1.Unsubscribe
+	(*Ack)(nil),           // 31: eider.v1.Ack
+	(*Doubt)(nil),         // 32: eider.v1.Doubt
+	(*Ping)(nil),          // 33: eider.v1.Ping
+	(*Goodbye)(nil),       // 34: eider.v1.Goodbye
+	(*WatchReply)(nil),    // 35: eider.v1.WatchReply
+	(*Trial)(nil),         // 36: eider.v1.Trial
+	(*View)(nil),          // 37: eider.v1.View
+	(*Problem)(nil),       // 38: eider.v1.Problem
+	nil,                   // 39: eider.v1.Record.PortsEntry
+	nil,                   // 40: eider.v1.Record.MetadataEntry
 }
 var file_eider_v1_eider_proto_depIdxs = []int32{
 	2,  // 0: eider.v1.Record.incarnation:type_name -> eider.v1.Incarnation
 	0,  // 1: eider.v1.Record.status:type_name -> eider.v1.Status
-	36, // 2: eider.v1.Record.ports:type_name -> eider.v1.Record.PortsEntry
-	37, // 3: eider.v1.Record.metadata:type_name -> eider.v1.Record.MetadataEntry
+	39, // 2: eider.v1.Record.ports:type_name -> eider.v1.Record.PortsEntry
+	40, // 3: eider.v1.Record.metadata:type_name -> eider.v1.Record.MetadataEntry
 	4,  // 4: eider.v1.Instance.record:type_name -> eider.v1.Record
-	2,  // 5: eider.v1.Gone.incarnation:type_name -> eider.v1.Incarnation
-	0,  // 6: eider.v1.Gone.status:type_name -> eider.v1.Status
-	1,  // 7: eider.v1.Error.kind:type_name -> eider.v1.Kind
-	9,  // 8: eider.v1.AttachRequest.hello:type_name -> eider.v1.Hello
-	13, // 9: eider.v1.AttachRequest.register:type_name -> eider.v1.Register
-	14, // 10: eider.v1.AttachRequest.beat:type_name -> eider.v1.Beat
-	15, // 11: eider.v1.AttachRequest.set_status:type_name -> eider.v1.SetStatus
-	16, // 12: eider.v1.AttachRequest.leave:type_name -> eider.v1.Leave
-	17, // 13: eider.v1.AttachRequest.left:type_name -> eider.v1.Left
-	11, // 14: eider.v1.AttachRequest.moving:type_name -> eider.v1.Moving
-	4,  // 15: eider.v1.Register.record:type_name -> eider.v1.Record
-	0,  // 16: eider.v1.SetStatus.status:type_name -> eider.v1.Status
-	10, // 17: eider.v1.AttachReply.welcome:type_name -> eider.v1.Welcome
-	19, // 18: eider.v1.AttachReply.registered:type_name -> eider.v1.Registered
-	20, // 19: eider.v1.AttachReply.refused:type_name -> eider.v1.Refused
-	21, // 20: eider.v1.AttachReply.beaten:type_name -> eider.v1.Beaten
-	22, // 21: eider.v1.AttachReply.bound:type_name -> eider.v1.Bound
-	23, // 22: eider.v1.AttachReply.progress:type_name -> eider.v1.Progress
-	17, // 23: eider.v1.AttachReply.left:type_name -> eider.v1.Left
-	25, // 24: eider.v1.AttachReply.end:type_name -> eider.v1.End
-	8,  // 25: eider.v1.Refused.error:type_name -> eider.v1.Error
-	24, // 26: eider.v1.Progress.members:type_name -> eider.v1.Member
-	8,  // 27: eider.v1.End.error:type_name -> eider.v1.Error
-	9,  // 28: eider.v1.WatchRequest.hello:type_name -> eider.v1.Hello
-	27, // 29: eider.v1.WatchRequest.subscribe:type_name -> eider.v1.Subscribe
-	28, // 30: eider.v1.WatchRequest.unsubscribe:type_name -> eider.v1.Unsubscribe
-	29, // 31: eider.v1.WatchRequest.ack:type_name -> eider.v1.Ack
-	30, // 32: eider.v1.WatchRequest.doubt:type_name -> eider.v1.Doubt
-	31, // 33: eider.v1.WatchRequest.ping:type_name -> eider.v1.Ping
-	32, // 34: eider.v1.WatchRequest.goodbye:type_name -> eider.v1.Goodbye
-	11, // 35: eider.v1.WatchRequest.moving:type_name -> eider.v1.Moving
-	3,  // 36: eider.v1.Subscribe.cursor:type_name -> eider.v1.Cursor
-	7,  // 37: eider.v1.Subscribe.let_go:type_name -> eider.v1.Departure
-	3,  // 38: eider.v1.Ack.cursor:type_name -> eider.v1.Cursor
-	7,  // 39: eider.v1.Ack.let_go:type_name -> eider.v1.Departure
-	7,  // 40: eider.v1.Ack.no_alternative:type_name -> eider.v1.Departure
-	10, // 41: eider.v1.WatchReply.welcome:type_name -> eider.v1.Welcome
-	34, // 42: eider.v1.WatchReply.view:type_name -> eider.v1.View
-	31, // 43: eider.v1.WatchReply.pong:type_name -> eider.v1.Ping
-	35, // 44: eider.v1.WatchReply.problem:type_name -> eider.v1.Problem
-	25, // 45: eider.v1.WatchReply.end:type_name -> eider.v1.End
-	3,  // 46: eider.v1.View.cursor:type_name -> eider.v1.Cursor
-	5,  // 47: eider.v1.View.instances:type_name -> eider.v1.Instance
-	6,  // 48: eider.v1.View.gone:type_name -> eider.v1.Gone
-	8,  // 49: eider.v1.Problem.error:type_name -> eider.v1.Error
-	12, // 50: eider.v1.Registry.Attach:input_type -> eider.v1.AttachRequest
-	26, // 51: eider.v1.Registry.Watch:input_type -> eider.v1.WatchRequest
-	18, // 52: eider.v1.Registry.Attach:output_type -> eider.v1.AttachReply
-	33, // 53: eider.v1.Registry.Watch:output_type -> eider.v1.WatchReply
-	52, // [52:54] is the sub-list for method output_type
-	50, // [50:52] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	6,  // 5: eider.v1.Instance.hold:type_name -> eider.v1.Hold
+	2,  // 6: eider.v1.Gone.incarnation:type_name -> eider.v1.Incarnation
+	0,  // 7: eider.v1.Gone.status:type_name -> eider.v1.Status
+	1,  // 8: eider.v1.Error.kind:type_name -> eider.v1.Kind
+	10, // 9: eider.v1.AttachRequest.hello:type_name -> eider.v1.Hello
+	14, // 10: eider.v1.AttachRequest.register:type_name -> eider.v1.Register
+	15, // 11: eider.v1.AttachRequest.beat:type_name -> eider.v1.Beat
+	17, // 12: eider.v1.AttachRequest.set_status:type_name -> eider.v1.SetStatus
+	18, // 13: eider.v1.AttachRequest.leave:type_name -> eider.v1.Leave
+	19, // 14: eider.v1.AttachRequest.left:type_name -> eider.v1.Left
+	12, // 15: eider.v1.AttachRequest.moving:type_name -> eider.v1.Moving
+	4,  // 16: eider.v1.Register.record:type_name -> eider.v1.Record
+	16, // 17: eider.v1.Beat.work:type_name -> eider.v1.Work
+	0,  // 18: eider.v1.SetStatus.status:type_name -> eider.v1.Status
+	11, // 19: eider.v1.AttachReply.welcome:type_name -> eider.v1.Welcome
+	21, // 20: eider.v1.AttachReply.registered:type_name -> eider.v1.Registered
+	22, // 21: eider.v1.AttachReply.refused:type_name -> eider.v1.Refused
+	23, // 22: eider.v1.AttachReply.beaten:type_name -> eider.v1.Beaten
+	24, // 23: eider.v1.AttachReply.bound:type_name -> eider.v1.Bound
+	25, // 24: eider.v1.AttachReply.progress:type_name -> eider.v1.Progress
+	19, // 25: eider.v1.AttachReply.left:type_name -> eider.v1.Left
+	27, // 26: eider.v1.AttachReply.end:type_name -> eider.v1.End
+	9,  // 27: eider.v1.Refused.error:type_name -> eider.v1.Error
+	26, // 28: eider.v1.Progress.members:type_name -> eider.v1.Member
+	9,  // 29: eider.v1.End.error:type_name -> eider.v1.Error
+	10, // 30: eider.v1.WatchRequest.hello:type_name -> eider.v1.Hello
+	29, // 31: eider.v1.WatchRequest.subscribe:type_name -> eider.v1.Subscribe
+	30, // 32: eider.v1.WatchRequest.unsubscribe:type_name -> eider.v1.Unsubscribe
+	31, // 33: eider.v1.WatchRequest.ack:type_name -> eider.v1.Ack
+	32, // 34: eider.v1.WatchRequest.doubt:type_name -> eider.v1.Doubt
+	33, // 35: eider.v1.WatchRequest.ping:type_name -> eider.v1.Ping
+	34, // 36: eider.v1.WatchRequest.goodbye:type_name -> eider.v1.Goodbye
+	12, // 37: eider.v1.WatchRequest.moving:type_name -> eider.v1.Moving
+	3,  // 38: eider.v1.Subscribe.cursor:type_name -> eider.v1.Cursor
+	8,  // 39: eider.v1.Subscribe.let_go:type_name -> eider.v1.Departure
+	3,  // 40: eider.v1.Ack.cursor:type_name -> eider.v1.Cursor
+	8,  // 41: eider.v1.Ack.let_go:type_name -> eider.v1.Departure
+	8,  // 42: eider.v1.Ack.no_alternative:type_name -> eider.v1.Departure
+	11, // 43: eider.v1.WatchReply.welcome:type_name -> eider.v1.Welcome
+	37, // 44: eider.v1.WatchReply.view:type_name -> eider.v1.View
+	33, // 45: eider.v1.WatchReply.pong:type_name -> eider.v1.Ping
+	38, // 46: eider.v1.WatchReply.problem:type_name -> eider.v1.Problem
+	27, // 47: eider.v1.WatchReply.end:type_name -> eider.v1.End
+	36, // 48: eider.v1.WatchReply.trial:type_name -> eider.v1.Trial
+	3,  // 49: eider.v1.View.cursor:type_name -> eider.v1.Cursor
+	5,  // 50: eider.v1.View.instances:type_name -> eider.v1.Instance
+	7,  // 51: eider.v1.View.gone:type_name -> eider.v1.Gone
+	9,  // 52: eider.v1.Problem.error:type_name -> eider.v1.Error
+	13, // 53: eider.v1.Registry.Attach:input_type -> eider.v1.AttachRequest
+	28, // 54: eider.v1.Registry.Watch:input_type -> eider.v1.WatchRequest
+	20, // 55: eider.v1.Registry.Attach:output_type -> eider.v1.AttachReply
+	35, // 56: eider.v1.Registry.Watch:output_type -> eider.v1.WatchReply
+	55, // [55:57] is the sub-list for method output_type
+	53, // [53:55] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_eider_v1_eider_proto_init() }
@@ -2938,7 +3268,7 @@ func file_eider_v1_eider_proto_init() {
 	if File_eider_v1_eider_proto != nil {
 		return
 	}
-	file_eider_v1_eider_proto_msgTypes[10].OneofWrappers = []any{
+	file_eider_v1_eider_proto_msgTypes[11].OneofWrappers = []any{
 		(*AttachRequest_Hello)(nil),
 		(*AttachRequest_Register)(nil),
 		(*AttachRequest_Beat)(nil),
@@ -2947,7 +3277,7 @@ func file_eider_v1_eider_proto_init() {
 		(*AttachRequest_Left)(nil),
 		(*AttachRequest_Moving)(nil),
 	}
-	file_eider_v1_eider_proto_msgTypes[16].OneofWrappers = []any{
+	file_eider_v1_eider_proto_msgTypes[18].OneofWrappers = []any{
 		(*AttachReply_Welcome)(nil),
 		(*AttachReply_Registered)(nil),
 		(*AttachReply_Refused)(nil),
@@ -2957,7 +3287,7 @@ func file_eider_v1_eider_proto_init() {
 		(*AttachReply_Left)(nil),
 		(*AttachReply_End)(nil),
 	}
-	file_eider_v1_eider_proto_msgTypes[24].OneofWrappers = []any{
+	file_eider_v1_eider_proto_msgTypes[26].OneofWrappers = []any{
 		(*WatchRequest_Hello)(nil),
 		(*WatchRequest_Subscribe)(nil),
 		(*WatchRequest_Unsubscribe)(nil),
@@ -2967,12 +3297,13 @@ func file_eider_v1_eider_proto_init() {
 		(*WatchRequest_Goodbye)(nil),
 		(*WatchRequest_Moving)(nil),
 	}
-	file_eider_v1_eider_proto_msgTypes[31].OneofWrappers = []any{
+	file_eider_v1_eider_proto_msgTypes[33].OneofWrappers = []any{
 		(*WatchReply_Welcome)(nil),
 		(*WatchReply_View)(nil),
 		(*WatchReply_Pong)(nil),
 		(*WatchReply_Problem)(nil),
 		(*WatchReply_End)(nil),
+		(*WatchReply_Trial)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2980,7 +3311,7 @@ func file_eider_v1_eider_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_eider_v1_eider_proto_rawDesc), len(file_eider_v1_eider_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   36,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
