@@ -60,9 +60,9 @@ func (l *Listing) changes(say []*pb.AttachRequest) []*pb.AttachRequest {
 		}
 		return say
 	}
-	if !l.told.leave {
-		l.told.leave = true
-		say = append(say, &pb.AttachRequest{Kind: &pb.AttachRequest_Leave{Leave: &pb.Leave{Service: service, Id: id}}})
+	if unknown := l.leaving.unknowns(); !l.told.leave || unknown != l.told.unknown { // said again if the unknown come later
+		l.told.leave, l.told.unknown = true, unknown
+		say = append(say, &pb.AttachRequest{Kind: &pb.AttachRequest_Leave{Leave: &pb.Leave{Service: service, Id: id, UnknownMs: wire.FromDuration(unknown)}}})
 	}
 	if l.left && !l.told.left {
 		l.told.left = true

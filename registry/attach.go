@@ -142,7 +142,7 @@ func (a *attacher) due(now time.Time) (say []*pb.AttachRequest, again time.Time,
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !now.Before(a.beatAt) {
-		say = append(say, beat(false))
+		say = append(say, a.sayBeat(false))
 		a.postpone(now)
 	}
 	again = a.beatAt
@@ -161,11 +161,22 @@ func (a *attacher) ping() *pb.AttachRequest {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.postpone(time.Now())
-	return beat(true)
+	return a.sayBeat(true)
 }
 
-func beat(echo bool) *pb.AttachRequest {
-	return &pb.AttachRequest{Kind: &pb.AttachRequest_Beat{Beat: &pb.Beat{Echo: echo}}}
+// sayBeat renews, and tells what has been done since the last beat. Called with a.mu held.
+func (a *attacher) sayBeat(echo bool) *pb.AttachRequest {
+	b := &pb.Beat{Echo: echo}
+	for _, l := range a.listings {
+		if l.phase != listed || l.work == nil {
+			continue
+		}
+		if done := l.work.Read(); done != l.told.work {
+			l.told.work = done
+			b.Work = append(b.Work, wire.FromWork(l.rec.Key, done))
+		}
+	}
+	return &pb.AttachRequest{Kind: &pb.AttachRequest_Beat{Beat: b}}
 }
 
 // parting: instances that haven't left are lost to the registry, which asks their port and waits for

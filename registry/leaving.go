@@ -17,6 +17,7 @@ type Leaving struct {
 	// Guarded by l.a.mu.
 	drain   eider.Drain
 	heard   bool
+	unknown bool // somebody called, before or since, who doesn't say who he is
 	changed chan struct{}
 }
 
@@ -64,6 +65,15 @@ func (g *Leaving) Bound() time.Duration {
 	g.l.a.mu.Lock()
 	defer g.l.a.mu.Unlock()
 	return g.drain.Bound
+}
+
+// unknowns is how long the departure waits for callers that don't say who they are, 0 if there are none. Once there
+// are it stays so. Called with a.mu held.
+func (g *Leaving) unknowns() time.Duration {
+	if g.unknown = g.unknown || g.l.work.Read().Unknown; g.unknown {
+		return g.l.unknown
+	}
+	return 0
 }
 
 // progress takes the node's word. Called with a.mu held.

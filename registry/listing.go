@@ -21,6 +21,14 @@ type Registration struct {
 	Metadata map[string]string
 	Lease    time.Duration // 0 means the node's default, 20s
 	Status   eider.Status  // to begin with: Starting or Up; 0 means Up
+
+	// Work is what the instance counts of its requests; it travels with the beats. nil means that it counts none:
+	// then a node can't tell that it hangs, nor that callers come which nobody knows.
+	Work *Work
+
+	// Unknown is how long a leave waits for callers that don't say who they are, if Work has any. 0 means 8s,
+	// negative not at all. Price: a drain takes that long as long as there are such callers.
+	Unknown time.Duration
 }
 
 // Listing is one registered instance.
@@ -36,9 +44,11 @@ type Registration struct {
 //
 // Once leaving, Register says DRAINING and nothing else; once Left is acknowledged, the listing is over.
 type Listing struct {
-	a     *attacher
-	lease time.Duration
-	given string // the address as registered
+	a       *attacher
+	lease   time.Duration
+	given   string // the address as registered
+	work    *Work
+	unknown time.Duration // how long a leave waits for unknown callers
 
 	// Guarded by a.mu.
 	rec      eider.Record // id and address may be open until the first connection
@@ -71,6 +81,8 @@ const (
 type told struct {
 	status      eider.Status
 	leave, left bool
+	unknown     time.Duration // with the leave
+	work        eider.Work
 }
 
 // Register begins to list an instance and returns at once; it never gives up. The error is for what
@@ -115,8 +127,11 @@ func (a *attacher) draft(reg Registration) (*Listing, error) {
 		return nil, &eider.Error{Op: "register " + rec.Service, Kind: eider.Invalid, Err: err}
 	}
 	l := &Listing{
-		a: a, lease: reg.Lease, given: reg.Address, rec: rec, status: status,
+		a: a, lease: reg.Lease, given: reg.Address, rec: rec, status: status, work: reg.Work, unknown: max(reg.Unknown, 0),
 		changed: make(chan struct{}), over: make(chan struct{}),
+	}
+	if reg.Unknown == 0 {
+		l.unknown = defaultUnknown
 	}
 	if rec.ID == "" && checked.Address == rec.Address {
 		l.rec.ID = rec.Address

@@ -205,3 +205,15 @@ func ToMember(m *pb.Member) eider.Member {
 	return eider.Member{Caller: m.GetCaller(), Kind: eider.CallerKind(m.GetKind()), State: eider.MemberState(m.GetState()),
 		Stream: m.GetStream(), Cap: ToDuration(m.GetCapMs()), Settled: ToDuration(m.GetSettledMs())}
 }
+
+// FromWork writes what an instance has done.
+func FromWork(k eider.Key, w eider.Work) *pb.Work {
+	return &pb.Work{Service: k.Service, Id: k.ID, Arrived: w.Arrived, Completed: w.Completed, Ended: w.Ended,
+		SlowestMs: FromDuration(w.Slowest), Unknown: w.Unknown}
+}
+
+// ToWork reads what an instance says that it has done. Its counts are only as good as its word.
+func ToWork(m *pb.Work) (eider.Key, eider.Work) {
+	return eider.Key{Service: m.GetService(), ID: m.GetId()}, eider.Work{Arrived: m.GetArrived(), Completed: m.GetCompleted(),
+		Ended: m.GetEnded(), Slowest: ToDuration(m.GetSlowestMs()), Unknown: m.GetUnknown()}
+}
