@@ -20,9 +20,9 @@ build: ## Build bin/eider, one static binary
 
 test: ## Run all tests of all modules with the race detector, shuffled
 	@./tools/need.sh
-	@for m in $(MODULES); do echo "== test $$m"; (cd $$m && go test -race -shuffle=on -timeout 10m $$(go list ./... | grep -v /internal/faults)) || exit 1; done
-	@echo "== test server/internal/faults, alone: it stops and kills processes by the clock"
-	@cd server && go test -race -shuffle=on -timeout 10m ./internal/faults
+	@for m in $(MODULES); do echo "== test $$m"; (cd $$m && go test -race -shuffle=on -timeout 10m $$(go list ./... | grep -vE '/internal/(faults|lab)$$')) || exit 1; done
+	@echo "== test server/internal/faults and lab, alone: they stop and kill processes by the clock"
+	@cd server && go test -race -shuffle=on -timeout 10m -p 1 ./internal/faults ./internal/lab
 
 check: ## gofmt, vet, staticcheck, generated code, for all modules
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "gofmt would change:"; echo "$$out"; exit 1; }

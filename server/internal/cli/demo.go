@@ -19,14 +19,17 @@ func (a *app) demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "Restart and kill real processes under load and see what gets lost",
 		Long: `Starts a registry, three instances and twenty callers as processes of their own, on ephemeral
-loopback ports, and plays scenes with them:
+loopback ports, and plays scenes with them, by default the first two:
 
   rollout   a rolling restart, again and again, beside the same restarts done the usual ways
   crash     kill -9 of one instance
-  s8        two replicas, POSTs of 300 ms for 45 s, four ways to leave; not by default
+  s8        two replicas, POSTs of 300 ms for 45 s, four ways to leave
+  freeze    SIGSTOP of one instance for ten seconds; callers wait 1 s for an answer
 
-It exits with 1 when a promise breaks: a request lost in a restart, or a call begun after the killed
-instance's port refused that failed.`,
+It exits with 1 when a promise breaks: a request lost in a restart; a call begun after the killed
+instance's port refused that failed; one begun after the frozen instance was suspect, a pick of it
+from then on, less than 60 % of the throughput, an instance that only froze taken for ended. Counts
+are the callers' own; each says when its own roster changed.`,
 		Example: `  eider demo
   eider demo --short
   eider demo --scene rollout --requests 100000 --json`,
@@ -55,7 +58,7 @@ instance's port refused that failed.`,
 	f := cmd.Flags()
 	f.StringSliceVar(&o.Scenes, "scene", nil, "scenes to play, by commas: "+strings.Join(lab.Scenes(), ", ")+" (default rollout,crash)")
 	f.IntVar(&o.Requests, "requests", 0, "rollout goes on until Eider's callers have made so many requests (default by time)")
-	f.BoolVar(&o.Short, "short", false, "at most 25 s")
+	f.BoolVar(&o.Short, "short", false, "at most 25 s, of the default scenes")
 	f.BoolVar(&o.Surge, "surge", false, "rollout starts the successor before the old instance leaves")
 	f.Uint64Var(&o.Seed, "seed", 0, "of every choice (default random, printed)")
 	cmd.AddCommand(&cobra.Command{

@@ -33,6 +33,8 @@ type caller struct {
 	ok    int
 	by    map[string]int
 	picks map[string]int64
+	slow  time.Duration // the longest call since the last tick
+	seen  *witness      // nil if nobody asks for one
 }
 
 func playCaller(ctx context.Context, r role, tell *teller, log *slog.Logger) error {
@@ -43,8 +45,12 @@ func playCaller(ctx context.Context, r role, tell *teller, log *slog.Logger) err
 	if r.Way == wayEider {
 		reg := registry.Open(registry.Config{Addr: r.GRPC, Caller: "caller", Logger: log})
 		defer reg.Close()
-		transport := &eiderhttp.Transport{Registry: reg, Base: base, Wrap: func(next http.RoundTripper) http.RoundTripper { return unprocessed{next} }}
+		transport := &eiderhttp.Transport{Registry: reg, Base: base, HeaderTimeout: r.Header, Wrap: func(next http.RoundTripper) http.RoundTripper { return unprocessed{next} }}
 		defer transport.Close()
+		if r.Witness {
+			c.seen = watchRoster(reg, r.Service, tell)
+			defer c.seen.ros.Close()
+		}
 		c.client = &http.Client{Transport: transport, Timeout: 10 * time.Second}
 		c.target = func() (string, error) { return "http://" + r.Service + "/pay", nil }
 	} else {
@@ -86,9 +92,12 @@ func (c *caller) tick(ctx context.Context) {
 			return
 		case <-time.After(100 * time.Millisecond):
 		}
+		if c.seen != nil {
+			c.seen.look()
+		}
 		c.mu.Lock()
-		l := line{Kind: "tick", OK: c.ok, By: c.by, Picks: c.picks}
-		c.ok, c.by, c.picks = 0, map[string]int{}, map[string]int64{}
+		l := line{Kind: "tick", OK: c.ok, By: c.by, Picks: c.picks, Slow: c.slow}
+		c.ok, c.by, c.picks, c.slow = 0, map[string]int{}, map[string]int64{}, 0
 		c.mu.Unlock()
 		c.tell.tell(l)
 	}
@@ -111,6 +120,7 @@ func (c *caller) call(ctx context.Context) bool {
 		err = errTwice
 	}
 	c.mu.Lock()
+	c.slow = max(c.slow, time.Since(begun))
 	if target != "" {
 		c.picks[target] = seen.lastTry()
 	}
@@ -154,7 +164,8 @@ func why(err error) string {
 		return whyTwice
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return whyRefused
-	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, context.DeadlineExceeded):
+	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, context.DeadlineExceeded),
+		strings.Contains(err.Error(), "no answer within"): // eiderhttp's header timeout is no net.Error
 		return whyTimeout
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
 		errors.Is(err, syscall.EPIPE), strings.Contains(err.Error(), "server closed idle connection"):

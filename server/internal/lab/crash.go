@@ -50,9 +50,7 @@ func (c *Crash) count(failed failure, refused time.Time) {
 		return
 	}
 	c.FailedNew++
-	if len(c.Details) < 5 {
-		c.Details = append(c.Details, failed.Why+": "+failed.Detail)
-	}
+	c.Details = detail(c.Details, failed)
 }
 
 // killing is what a kill looked like from outside.

@@ -108,6 +108,7 @@ type fleetState struct {
 	restarts  int
 	lastPause time.Duration
 	killed    bool // one of its instances was killed: what was in flight there is lost
+	hung      bool // one hangs, or hung: what was on its way there timed out
 	rows      []instanceState
 }
 
@@ -117,7 +118,7 @@ func (f *fleet) look() fleetState {
 	s := fleetState{counts: f.tally.counts(time.Now()), way: f.way}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s.restarts = f.restarts
+	s.restarts, s.hung = f.restarts, f.hung
 	if n := len(f.pauses); n > 0 {
 		s.lastPause = f.pauses[n-1]
 	}
@@ -181,6 +182,8 @@ func fleetLine(f fleetState, width int) string {
 	switch {
 	case f.killed && f.Failed > 0 && f.Failed == f.Kinds[whyCut]:
 		failed, color = fmt.Sprintf("%d cut in flight", f.Failed), yellow
+	case f.hung && f.Failed > 0 && f.Failed == f.Kinds[whyTimeout]:
+		failed, color = fmt.Sprintf("%d stuck", f.Failed), yellow
 	case f.Failed > 0:
 		color = red
 	}
@@ -200,7 +203,7 @@ func stateColor(state string) string {
 	switch {
 	case state == "UP":
 		return green
-	case strings.HasPrefix(state, "killed"):
+	case strings.HasPrefix(state, "killed"), strings.HasPrefix(state, "frozen"), strings.HasPrefix(state, "hangs"):
 		return red
 	}
 	return yellow // on its way out, or back

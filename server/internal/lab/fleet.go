@@ -19,6 +19,8 @@ type plan struct {
 	callers   int
 	work      time.Duration // a handler takes so long
 	think     time.Duration
+	header    time.Duration // of the callers: see role
+	witness   bool
 	settle    time.Duration // between one restart and the next
 	surge     bool
 	seed      uint64
@@ -32,6 +34,7 @@ type fleet struct {
 	http     string
 	registry *child
 	tally    *tally
+	audience *audience
 	callers  []*child
 
 	mu        sync.Mutex
@@ -39,6 +42,7 @@ type fleet struct {
 	restarts  int
 	pauses    []time.Duration
 	bound     time.Duration
+	hung      bool // an instance hangs, or hung
 }
 
 // instance is one place in the fleet; its process changes with each restart.
@@ -53,7 +57,7 @@ const service = "orders"
 
 // open starts the fleet and returns once every instance is listed and every caller has been answered.
 func (p plan) open(ctx context.Context, binary string) (*fleet, error) {
-	f := &fleet{plan: p, binary: binary, tally: newTally()}
+	f := &fleet{plan: p, binary: binary, tally: newTally(), audience: newAudience(p.callers)}
 	if err := f.start(ctx); err != nil {
 		f.close()
 		return nil, fmt.Errorf("starting the fleet %q: %w", p.way, err)
@@ -78,8 +82,11 @@ func (f *fleet) start(ctx context.Context) (err error) {
 		}
 	}
 	for i := range f.plan.callers {
-		r := role{Play: "caller", Way: f.way, Service: service, ID: strconv.Itoa(i), GRPC: f.grpc, HTTP: f.http, Work: f.work, Think: f.think, Seed: f.seed + uint64(i)}
-		c, err := spawnRole(f.binary, fmt.Sprintf("caller %d", i), r, f.tally.hear)
+		r := role{Play: "caller", Way: f.way, Service: service, ID: strconv.Itoa(i), GRPC: f.grpc, HTTP: f.http, Work: f.work, Think: f.think, Header: f.header, Witness: f.witness, Seed: f.seed + uint64(i)}
+		c, err := spawnRole(f.binary, fmt.Sprintf("caller %d", i), r, func(l line) {
+			f.tally.hear(l)
+			f.audience.hear(i, l)
+		})
 		if err != nil {
 			return err
 		}
@@ -155,6 +162,7 @@ func (f *fleet) setState(i int, state string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.instances[i].state = state
+	f.hung = f.hung || strings.HasPrefix(state, "frozen") || strings.HasPrefix(state, "hangs")
 }
 
 func (f *fleet) at(i int) instance {

@@ -29,7 +29,7 @@ type Options struct {
 }
 
 // Scenes lists the scenes there are, the default ones first.
-func Scenes() []string { return []string{"rollout", "crash", "s8"} }
+func Scenes() []string { return []string{"rollout", "crash", "s8", "freeze"} }
 
 // sceneTimes is how long a scene's load runs.
 type sceneTimes struct{ rollout, before, after time.Duration }
@@ -67,6 +67,8 @@ func Run(ctx context.Context, o Options) error {
 			result.Crash, err = playCrash(ctx, &o, show)
 		case "s8":
 			result.S8, err = playS8(ctx, &o, show)
+		case "freeze":
+			result.Freeze, err = playFreeze(ctx, &o, show)
 		}
 		show.clear()
 		if ctx.Err() != nil {

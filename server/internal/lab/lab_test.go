@@ -58,7 +58,8 @@ func TestCrashCountsByTheConnectionsAge(t *testing.T) {
 }
 
 func TestBrokenPromisesAreNamed(t *testing.T) {
-	kept := Result{Rollout: &Rollout{Way: Way{Requests: 10, Restarts: 1}}, Crash: &Crash{Requests: 10, Cut: 3}, S8: &S8{Ways: []Way{{}, {Failed: 9}}}}
+	kept := Result{Rollout: &Rollout{Way: Way{Requests: 10, Restarts: 1}}, Crash: &Crash{Requests: 10, Cut: 3}, S8: &S8{Ways: []Way{{}, {Failed: 9}}},
+		Freeze: &Freeze{Requests: 10, Stuck: 3, Throughput: 0.6, ToSuspect: 1, ToCure: 1}}
 	if broken := kept.Broken(); len(broken) != 0 {
 		t.Errorf("kept promises are called broken: %q", broken)
 	}
@@ -68,6 +69,12 @@ func TestBrokenPromisesAreNamed(t *testing.T) {
 		"nothing asked":        {Rollout: &Rollout{Way: Way{Restarts: 1}}},
 		"a call to the dead":   {Crash: &Crash{FailedNew: 1}},
 		"a lost request in s8": {S8: &S8{Ways: []Way{{Failed: 1}}}},
+		"a call to the frozen": {Freeze: &Freeze{Failed: 1, Throughput: 1, ToSuspect: 1, ToCure: 1}},
+		"a pick of the frozen": {Freeze: &Freeze{LatePicks: 1, Throughput: 1, ToSuspect: 1, ToCure: 1}},
+		"half the throughput":  {Freeze: &Freeze{Throughput: 0.59, ToSuspect: 1, ToCure: 1}},
+		"never suspected":      {Freeze: &Freeze{ToCure: 1}},
+		"never cured":          {Freeze: &Freeze{Throughput: 1, ToSuspect: 1}},
+		"ended while frozen":   {Freeze: &Freeze{FalseEvictions: 1, Throughput: 1, ToSuspect: 1, ToCure: 1}},
 	} {
 		if len(r.Broken()) != 1 {
 			t.Errorf("%s: broken = %q", name, r.Broken())
@@ -78,7 +85,7 @@ func TestBrokenPromisesAreNamed(t *testing.T) {
 // Others read this object: names are the issue's own.
 func TestResultHasTheNamedFields(t *testing.T) {
 	var out strings.Builder
-	r := Result{Rollout: &Rollout{Way: Way{Pause: &Pause{}}}, Crash: &Crash{}}
+	r := Result{Rollout: &Rollout{Way: Way{Pause: &Pause{}}}, Crash: &Crash{}, Freeze: &Freeze{}}
 	r.Rollout.Usual.Sleep.Pause = &Pause{}
 	if err := r.writeJSON(&out); err != nil {
 		t.Fatal(err)
@@ -92,6 +99,7 @@ func TestResultHasTheNamedFields(t *testing.T) {
 		"rollout usual plain requests", "rollout usual plain failed",
 		"rollout usual sleep requests", "rollout usual sleep failed", "rollout usual sleep pause_ms",
 		"crash requests", "crash failed_new", "crash cut_in_flight", "crash kill_to_published_ms", "crash last_pick_after_kill_ms",
+		"freeze requests", "freeze failed", "freeze stuck", "freeze throughput_ratio", "freeze false_evictions", "freeze max_ms",
 	} {
 		var at any = got
 		for name := range strings.FieldsSeq(path) {
@@ -168,7 +176,7 @@ func TestTablesFit80Columns(t *testing.T) {
 		Kinds: map[string]int{whyRefused: 1234, whyCut: 123, whyTimeout: 12, whyTwice: 1, whyOther: 1}}
 	setup := plan{instances: 3, callers: 20, work: 30 * time.Millisecond, think: 10 * time.Millisecond}.sentence()
 	r := Result{Rollout: &Rollout{Way: way, Cap: 8000, Setup: setup, Surge: true}, Crash: &Crash{Requests: 123456, Published: 12345, Setup: setup},
-		S8: &S8{Ways: []Way{way}, Setup: setup}}
+		S8: &S8{Ways: []Way{way}, Setup: setup}, Freeze: &Freeze{Requests: 123456, ToSuspect: 12345, Setup: setup}}
 	r.Rollout.Usual.Plain, r.Rollout.Usual.Sleep = way, way
 	for _, scene := range Scenes() {
 		var out strings.Builder
@@ -214,4 +222,41 @@ func TestAChildThatFailsIsQuoted(t *testing.T) {
 		t.Errorf("err = %v", err)
 	}
 	c.stop()
+}
+
+// A timeout of a call begun before the suspicion is what freezing costs; anything else should have gone elsewhere.
+func TestFreezeCountsByTheSuspicion(t *testing.T) {
+	suspected := time.Unix(0, int64(time.Second))
+	for _, c := range []struct {
+		name          string
+		f             failure
+		stuck, failed int
+	}{
+		{"begun before, timed out", failure{Why: whyTimeout, Begun: int64(time.Second) - 1}, 1, 0},
+		{"begun before, cut", failure{Why: whyCut, Begun: int64(time.Second) - 1}, 0, 1},
+		{"begun after, timed out", failure{Why: whyTimeout, Begun: int64(time.Second + 2*sameInstant)}, 0, 1},
+	} {
+		var r Freeze
+		if r.count(c.f, suspected); r.Stuck != c.stuck || r.Failed != c.failed {
+			t.Errorf("%s: stuck %d, failed %d; want %d, %d", c.name, r.Stuck, r.Failed, c.stuck, c.failed)
+		}
+	}
+}
+
+func TestAnAudienceIsSureOnceEveryCallerIs(t *testing.T) {
+	a := newAudience(2)
+	a.hear(0, line{Kind: "saw", Saw: &sighting{ID: "1", Status: "UP", Doubt: "beats missed", At: 5}})
+	if _, _, all := a.all("1", doubted); all {
+		t.Error("one of two is all")
+	}
+	a.hear(1, line{Kind: "saw", Saw: &sighting{ID: "1", Status: "UP", Doubt: "beats missed", At: 9}})
+	if first, last, all := a.all("1", doubted); !all || first.UnixNano() != 5 || last.UnixNano() != 9 {
+		t.Errorf("first %v, last %v, all %v", first.UnixNano(), last.UnixNano(), all)
+	}
+	a.hear(1, line{Kind: "saw", Saw: &sighting{ID: "1", At: 11}})
+	a.hear(0, line{Kind: "empty"})
+	_, _, all := a.all("1", doubted)
+	if emptied, missed := a.counts(); all || emptied != 1 || missed != 1 {
+		t.Errorf("all %v, emptied %d, missed %d", all, emptied, missed)
+	}
 }

@@ -26,6 +26,10 @@ type line struct {
 	OK    int              `json:"ok,omitempty"`
 	By    map[string]int   `json:"by,omitempty"`    // answers by instance id
 	Picks map[string]int64 `json:"picks,omitempty"` // port to the start of the last try there, in Unix ns
+	Slow  time.Duration    `json:"slow,omitempty"`  // the longest call
+
+	// Kind "saw": its roster has changed; "empty": it has nobody to call.
+	Saw *sighting `json:"saw,omitempty"`
 
 	// Kind "failed": one call that failed.
 	Failure *failure `json:"failure,omitempty"`

@@ -14,6 +14,7 @@ type Result struct {
 	Rollout *Rollout `json:"rollout,omitempty"`
 	Crash   *Crash   `json:"crash,omitempty"`
 	S8      *S8      `json:"s8,omitempty"`
+	Freeze  *Freeze  `json:"freeze,omitempty"`
 }
 
 // Way is how one fleet fared.
@@ -79,8 +80,21 @@ func (r *Result) Broken() []string {
 	if r.S8 != nil && r.S8.Ways[0].Failed > 0 {
 		out = append(out, fmt.Sprintf("s8 lost %d of %d requests (%s)", r.S8.Ways[0].Failed, r.S8.Ways[0].Requests, strings.Join(r.S8.Ways[0].Details, "; ")))
 	}
+	if r.Freeze != nil {
+		out = append(out, r.Freeze.broken()...)
+	}
 	return out
 }
+
+// detail keeps the first few failures in words.
+func detail(details []string, failed failure) []string {
+	if len(details) < 5 {
+		return append(details, failed.Why+": "+failed.Detail)
+	}
+	return details
+}
+
+func joined(details []string) string { return strings.Join(details, "; ") }
 
 func (r *Result) writeJSON(w io.Writer) error {
 	enc := json.NewEncoder(w)
@@ -103,6 +117,8 @@ func (r *Result) print(w io.Writer, scene string) {
 		r.Crash.print(w)
 	case "s8":
 		r.S8.print(w)
+	case "freeze":
+		r.Freeze.print(w)
 	}
 }
 
@@ -120,7 +136,7 @@ func (r *Rollout) print(w io.Writer) {
 
 func (c *Crash) print(w io.Writer) {
 	fmt.Fprintf(w, "\ncrash: SIGKILL of one instance\n  %s\n\n", c.Setup)
-	row := func(figure any, text string) { fmt.Fprintf(w, "  %9v  %s\n", figure, text) }
+	row := rows(w)
 	row(c.Requests, "requests")
 	row(c.FailedNew, "failed that were begun after the dead port refused (promise: 0)")
 	row(c.Cut, "cut in flight: written to the dying process, so not sent twice")

@@ -28,8 +28,10 @@ type role struct {
 	ID       string        `json:"id"`
 	GRPC     string        `json:"grpc"`
 	HTTP     string        `json:"http"`
-	Work     time.Duration `json:"work"`  // an instance's handler takes so long; a caller's failure costs it as much
-	Think    time.Duration `json:"think"` // a caller waits so long between calls, on average; uniform from 0 to twice that
+	Work     time.Duration `json:"work"`              // an instance's handler takes so long; a caller's failure costs it as much
+	Think    time.Duration `json:"think"`             // a caller waits so long between calls, on average; uniform from 0 to twice that
+	Header   time.Duration `json:"header,omitempty"`  // a caller of Eider's waits so long for an answer's header; 0 means the default
+	Witness  bool          `json:"witness,omitempty"` // a caller of Eider's tells what its roster holds
 	Seed     uint64        `json:"seed"`
 	LogLevel slog.Level    `json:"log,omitempty"`
 }

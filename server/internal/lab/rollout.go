@@ -89,9 +89,7 @@ func (f *fleet) way2row() Way {
 		row.Pause = &Pause{P50: milliseconds(sorted[len(sorted)/2]), Max: milliseconds(sorted[len(sorted)-1])}
 	}
 	for _, failed := range f.tally.allFailures() {
-		if len(row.Details) < 5 {
-			row.Details = append(row.Details, failed.Why+": "+failed.Detail)
-		}
+		row.Details = detail(row.Details, failed)
 	}
 	return row
 }

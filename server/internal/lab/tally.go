@@ -16,6 +16,7 @@ type tally struct {
 	by       map[string]int
 	lastTry  map[string]int64 // port to the start of the last try there
 	rate     window
+	slowest  time.Duration
 }
 
 // window is the last three seconds, in tenths.
@@ -42,6 +43,7 @@ func (t *tally) hear(l line) {
 			t.lastTry[port] = max(t.lastTry[port], at)
 		}
 		t.rate.add(time.Now(), l.OK, l.By)
+		t.slowest = max(t.slowest, l.Slow)
 	case "failed":
 		t.failures = append(t.failures, *l.Failure)
 		t.kinds[l.Failure.Why]++
@@ -56,6 +58,7 @@ type counts struct {
 	By         map[string]int
 	Rate       []int          // answers a second, in each of the last tenths
 	ByRate     map[string]int // answers by instance in the last second
+	Slowest    time.Duration  // the longest call, whatever came of it
 }
 
 func (c counts) requests() int { return c.OK + c.Failed }
@@ -63,7 +66,7 @@ func (c counts) requests() int { return c.OK + c.Failed }
 func (t *tally) counts(now time.Time) counts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := counts{OK: t.ok, Failed: len(t.failures), Kinds: maps.Clone(t.kinds), By: maps.Clone(t.by)}
+	c := counts{OK: t.ok, Failed: len(t.failures), Kinds: maps.Clone(t.kinds), By: maps.Clone(t.by), Slowest: t.slowest}
 	c.Rate, c.ByRate = t.rate.read(now)
 	return c
 }
