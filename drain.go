@@ -11,9 +11,10 @@ type CallerKind string
 
 // The kinds of caller.
 const (
-	Native     CallerKind = "native"              // acknowledges by itself
-	FromBefore CallerKind = "callers from before" // whoever may have called before this node started
-	OfNode     CallerKind = "callers of a node"   // of another node, which has yet to report who they are
+	Native         CallerKind = "native"              // acknowledges by itself
+	UnknownCallers CallerKind = "unknown"             // who calls without saying who he is: waited for by a pause of their own
+	FromBefore     CallerKind = "callers from before" // whoever may have called before this node started
+	OfNode         CallerKind = "callers of a node"   // of another node, which has yet to report who they are
 )
 
 // MemberState tells where one caller stands in one drain.
@@ -69,7 +70,9 @@ func (m Member) String() string {
 }
 
 // many tells whether the member stands for callers that aren't known one by one.
-func (m Member) many() bool { return m.Kind == FromBefore || m.Kind == OfNode }
+func (m Member) many() bool {
+	return m.Kind == UnknownCallers || m.Kind == FromBefore || m.Kind == OfNode
+}
 
 // Drain is the state of one planned departure.
 type Drain struct {

@@ -22,6 +22,7 @@ const (
 	EventLapsed       EventKind = "lapsed"       // ended by silence
 	EventSuspect      EventKind = "suspect"      // a reason to doubt was added
 	EventCured        EventKind = "cured"        // a reason to doubt was taken away
+	EventTrial        EventKind = "trial"        // a caller was asked to try an instance that is suspect for hanging
 	EventStreamEnded  EventKind = "stream ended" // an instance's stream ended without a leave
 	EventPreserving   EventKind = "preserving"   // silence no longer ends instances of this group
 	EventPreserved    EventKind = "preserving ended"

@@ -118,7 +118,7 @@ func hueOf(kind eider.EventKind) string {
 	switch kind {
 	case eider.EventRegistered, eider.EventCured, eider.EventBarrier, eider.EventPreserved:
 		return good
-	case eider.EventLeaving, eider.EventStatus, eider.EventReattached:
+	case eider.EventLeaving, eider.EventStatus, eider.EventReattached, eider.EventTrial:
 		return moves
 	case eider.EventLeft, eider.EventCallerJoined, eider.EventCallerLeft:
 		return dim

@@ -23,6 +23,8 @@ type Watcher struct {
 
 	mu   sync.Mutex
 	subs map[string]*subscription // nil once closed, or when empty
+	told [][]byte                 // frames for this watcher alone, the oldest first
+	tell atomic.Bool              // there are some
 
 	todo   *subscription // the reader's: taken from changed, oldest first
 	frames [][]byte      // the reader's: what Next returned last
@@ -83,6 +85,24 @@ func (w *Watcher) Unsubscribe(name string) {
 	}
 }
 
+// maxTold bounds the frames that wait for one watcher alone.
+const maxTold = 64
+
+// Tell has a frame sent to this watcher alone, after all that was published before. Of a watcher that doesn't read,
+// the oldest are dropped.
+func (w *Watcher) Tell(frame []byte) {
+	w.mu.Lock()
+	if !w.closed.Load() {
+		if len(w.told) == maxTold {
+			w.told = w.told[:copy(w.told, w.told[1:])]
+		}
+		w.told = append(w.told, frame)
+		w.tell.Store(true)
+	}
+	w.mu.Unlock()
+	w.signal()
+}
+
 // Topics returns the names of the topics watched, in no order.
 func (w *Watcher) Topics() []string {
 	w.mu.Lock()
@@ -101,6 +121,7 @@ func (w *Watcher) Close() {
 		w.drop(s)
 	}
 	w.subs = nil
+	w.told = nil
 	w.closed.Store(true)
 	w.mu.Unlock()
 	w.signal()
@@ -130,8 +151,12 @@ func (w *Watcher) Next(ctx context.Context) ([][]byte, error) {
 		if w.closed.Load() {
 			return nil, ErrClosed
 		}
+		tell := w.tell.Load() // before the views are taken: those that came before it are
 		if err := w.collect(); err != nil {
 			return nil, err
+		}
+		if tell && w.todo == nil {
+			w.hear()
 		}
 		if len(w.frames) > 0 {
 			return w.frames, nil
@@ -142,6 +167,15 @@ func (w *Watcher) Next(ctx context.Context) ([][]byte, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// hear appends what was told to this watcher alone.
+func (w *Watcher) hear() {
+	w.mu.Lock()
+	w.frames = append(w.frames, w.told...)
+	w.told = nil
+	w.tell.Store(false)
+	w.mu.Unlock()
 }
 
 // mark puts a subscription on the watcher's stack, unless it is there, and wakes the reader if the

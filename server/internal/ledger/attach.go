@@ -63,6 +63,7 @@ func (t *Table) register(s Session, rec eider.Record, lease time.Duration) (Gran
 	e.dialable, e.reachable = t.cfg.dialable(rec.Address, sess.peer.Addr), reachable
 	t.renew(sess)
 	t.watch(sess)
+	t.resume(e)
 	t.announce(e, known)
 	t.takeAddress(e)
 	return Grant{Record: e.rec, Lease: e.lease, Bound: t.Bound(rec.Service)}, nil

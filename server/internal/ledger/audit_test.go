@@ -228,7 +228,7 @@ func (c *chaos) step() string {
 		fx, _ := c.tb.SetStatus(c.now, s, c.key(), eider.Status(c.n("status", 3)))
 		c.took(fx)
 	case "leave":
-		fx, _ := c.tb.Leave(c.now, s, c.key())
+		fx, _ := c.tb.Leave(c.now, s, c.key(), 0)
 		c.took(fx)
 	case "left":
 		fx, _ := c.tb.Left(c.now, s, c.key())

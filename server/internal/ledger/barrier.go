@@ -98,6 +98,7 @@ func (t *Table) openDrain(e *entry) *drain {
 	if t.clock < t.before {
 		t.enter(d, member{caller: string(eider.FromBefore), kind: eider.FromBefore, cap: t.before - d.from})
 	}
+	t.awaitUnknown(d, e)
 	return d
 }
 

@@ -27,8 +27,13 @@ func (t *Table) become(e *entry, rec eider.Record, owner string, sess *session) 
 	} else if sess != nil {
 		sess.proc.revive(e.rec.Status)
 	}
+	doubt := e.suspicion & eider.Wedged // a new stream is no completion
+	if another || sess == nil {
+		t.idle(e)
+		doubt = 0
+	}
 	before, home := e.proc, e.home
-	e.rec, e.suspicion, e.lost = rec, 0, false
+	e.rec, e.suspicion, e.lost = rec, doubt, false
 	e.owned, e.owner, e.proc, e.home = sess != nil, owner, nil, 0
 	if sess != nil {
 		e.refused, e.doubted, e.dialed = false, 0, 0
@@ -123,6 +128,7 @@ func (t *Table) end(e *entry, status eider.Status, kind eider.EventKind, why str
 
 // entomb keeps what is left of a gone instance, which is counted already; the oldest make room.
 func (t *Table) entomb(e *entry, wasLive bool) {
+	t.idle(e)
 	svc := e.svc
 	if wasLive {
 		delete(svc.live, e.rec.ID)

@@ -171,7 +171,7 @@ func BenchmarkBarrier(b *testing.B) {
 				i++
 				rec.Incarnation = eider.Incarnation{Nonce: i}
 				grant, _, _ := t.Register(now, 1, rec, 0)
-				t.Leave(now, 1, rec.Key)
+				t.Leave(now, 1, rec.Key, 0)
 				gone := []eider.Departure{grant.Record.Departure()}
 				for f := range n {
 					t.Ack(now, Follower(f+1), "orders", i, gone, nil)

@@ -53,6 +53,7 @@ func (t *Table) Follow(now time.Time, f Follower, p Peer) Effects {
 		}
 		proc := t.process(p.Caller)
 		proc.streams++
+		proc.watches = append(proc.watches, f)
 		t.followers[f] = &follower{proc: proc}
 		t.reconnected(proc)
 	}
@@ -285,6 +286,7 @@ func (t *Table) Unfollow(now time.Time, f Follower, how Ending) Effects {
 func (t *Table) drop(id Follower, f *follower) {
 	delete(t.followers, id)
 	f.proc.streams--
+	f.proc.watches = slices.DeleteFunc(f.proc.watches, func(other Follower) bool { return other == id })
 	for _, fl := range f.subs {
 		if fl.streams == 0 {
 			continue // dismissed

@@ -47,7 +47,7 @@ func TestD17TheOldOnesDeleteDoesntRemoveTheNew(t *testing.T) {
 	w.advance(5 * time.Second)
 	w.mustRegister("q", "orders/1", "10.0.0.2:81")
 	for name, call := range map[string]func() (Effects, error){
-		"leave":  func() (Effects, error) { return w.tb.Leave(w.now, old, key("orders/1")) },
+		"leave":  func() (Effects, error) { return w.tb.Leave(w.now, old, key("orders/1"), 0) },
 		"left":   func() (Effects, error) { return w.tb.Left(w.now, old, key("orders/1")) },
 		"status": func() (Effects, error) { return w.tb.SetStatus(w.now, old, key("orders/1"), eider.Down) },
 	} {
@@ -58,7 +58,7 @@ func TestD17TheOldOnesDeleteDoesntRemoveTheNew(t *testing.T) {
 	}
 	w.detach("p", Lost)
 	w.want("orders/1", eider.Up, 0)
-	if _, err := w.tb.Leave(w.now, w.actor("q").session, key("orders/9")); eider.KindOf(err) != eider.NotFound {
+	if _, err := w.tb.Leave(w.now, w.actor("q").session, key("orders/9"), 0); eider.KindOf(err) != eider.NotFound {
 		t.Errorf("leave of an unknown key: %v", err)
 	}
 }

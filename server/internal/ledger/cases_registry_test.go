@@ -219,7 +219,7 @@ func TestR5BeatOfTheLapsedOnlyEndsItsStream(t *testing.T) {
 	if len(w.last.End) != 1 || w.last.End[0] != a.session || len(w.last.Changed) != 0 {
 		t.Errorf("got %+v, want the end of stream %d alone", w.last, a.session)
 	}
-	if fx, err := w.tb.Leave(w.now, a.session, key("orders/1")); eider.KindOf(err) != eider.Stale || len(fx.End) != 1 {
+	if fx, err := w.tb.Leave(w.now, a.session, key("orders/1"), 0); eider.KindOf(err) != eider.Stale || len(fx.End) != 1 {
 		t.Errorf("its leave: %+v, %v; want Stale, and the end of its stream", fx, err)
 	}
 }

@@ -15,6 +15,7 @@ func (c Config) withDefaults() Config {
 	c.SuspectAfter = cmp.Or(c.SuspectAfter, min(2*c.Beat+c.Beat/4, 5*time.Second))
 	c.Reattach = cmp.Or(c.Reattach, time.Second)
 	c.Cap = cmp.Or(c.Cap, 8*time.Second)
+	c.Unknown = cmp.Or(c.Unknown, 8*time.Second)
 	c.Remember = cmp.Or(c.Remember, 60*time.Second)
 	c.Retention = cmp.Or(c.Retention, 24*time.Hour)
 	c.Gap = cmp.Or(c.Gap, time.Second)

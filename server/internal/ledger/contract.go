@@ -30,6 +30,7 @@ type Config struct {
 	SuspectAfter time.Duration // 0 means min(2 beats + a quarter, 5s) without a beat
 	Reattach     time.Duration // 0 means 1s from the end of a stream to suspicion
 	Cap          time.Duration // 0 means 8s; a drain waits no longer than this for one caller, counted from the leave
+	Unknown      time.Duration // 0 means 8s; the pause for unknown callers that is expected before a leave says its own
 	Remember     time.Duration // 0 means 60s; a caller whose stream ended less than this before a leave is a member
 	Retention    time.Duration // 0 means 24h; how long tombstones are kept
 	Gap          time.Duration // 0 means 1s; a longer gap between two looks is time that this node didn't run
@@ -81,6 +82,12 @@ const (
 	Refused
 )
 
+// Trial asks one caller to send its next request to an instance that is suspect for hanging and is idle.
+type Trial struct {
+	Follower  Follower
+	Departure eider.Departure // names the instance; it isn't leaving
+}
+
 // Effects are what a method has brought about, for the replica to carry out in order. The zero value
 // is nothing, and costs nothing.
 type Effects struct {
@@ -90,4 +97,5 @@ type Effects struct {
 	Dials   []Dial            // to be dialled
 	Drains  []eider.Departure // drains whose progress changed
 	End     []Session         // streams whose process must attach anew
+	Trials  []Trial           // callers to be asked
 }

@@ -3,6 +3,7 @@ package ledger
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/eiderhq/eider"
 )
@@ -44,6 +45,7 @@ type entry struct {
 	next   *entry
 	ahead  *entry // at the same address
 	after  *entry
+	work   *work      // what it says of its requests; nil as long as it says nothing
 	former *[4]uint64 // nonces of superseded incarnations, the latest first
 }
 
@@ -124,8 +126,9 @@ func (s *session) drop(e *entry) {
 // process is one peer by its name, which joins its two streams.
 type process struct {
 	name                 string
-	sessions, streams    int // attach streams, watch streams
-	live, ended, unknown int // its instances: listed; LEFT or DEAD; ended by silence or superseded
+	sessions, streams    int        // attach streams, watch streams
+	watches              []Follower // those watch streams
+	live, ended, unknown int        // its instances: listed; LEFT or DEAD; ended by silence or superseded
 	follows              []*following
 	wait                 moment // it was told to come back by then
 }
@@ -140,7 +143,9 @@ type service struct {
 	recent    []*entry // who ended lately, the latest last; some may have come back
 	followers []*following
 	running   []*drain
-	used      bool // counts towards the limit: has an instance or a caller
+	strangers int       // instances with unknown callers
+	strange   time.Time // the first of them said so
+	used      bool      // counts towards the limit: has an instance or a caller
 	count     [lines]int
 }
 
@@ -218,7 +223,7 @@ func (t *Table) sweep(svc *service) {
 // process returns the process of a name, a new one if need be. None is called like the members that stand for
 // many: a drain's members are known by their names.
 func (t *Table) process(name string) *process {
-	if strings.HasPrefix(name, "callers ") {
+	if strings.HasPrefix(name, "callers ") || name == string(eider.UnknownCallers) {
 		name = "@" + name
 	}
 	p := t.processes[name]

@@ -20,20 +20,25 @@ func (t *Table) SetStatus(now time.Time, s Session, key eider.Key, status eider.
 		t.tell(eider.EventStatus, e, "")
 		if status == eider.Up {
 			t.probe(e)
+			t.resume(e)
 		}
 	}
 	return t.take(), err
 }
 
 // Leave begins a planned departure: the instance goes on serving, every caller is to let go of it. It is
-// idempotent, and final for the incarnation. Errors: NotFound for a key that nobody knows, Stale when the
-// session isn't the one that holds it (D16, D17).
-func (t *Table) Leave(now time.Time, s Session, key eider.Key) (Effects, error) {
+// idempotent, and final for the incarnation. unknown is how long the instance wants callers waited for that
+// it has and can't name, counted from the leave; 0: it has none. Errors: NotFound for a key that nobody knows,
+// Stale when the session isn't the one that holds it (D16, D17).
+func (t *Table) Leave(now time.Time, s Session, key eider.Key, unknown time.Duration) (Effects, error) {
 	t.begin(now)
 	e, err := t.holder("leave", s, key)
-	if err == nil && e.live() && e.rec.Status != eider.Draining {
-		t.write(e, eider.Draining)
-		t.leaving(e)
+	if err == nil && e.live() {
+		t.asks(e, unknown)
+		if e.rec.Status != eider.Draining {
+			t.write(e, eider.Draining)
+			t.leaving(e)
+		}
 	}
 	return t.take(), err
 }

@@ -127,7 +127,7 @@ func (t *Table) Summary(service string) eider.Summary {
 
 func (s *service) summary() eider.Summary {
 	return eider.Summary{Service: s.name, Up: s.count[lineUp], Suspect: s.count[lineSuspect], Starting: s.count[lineStarting],
-		Down: s.count[lineDown], Draining: s.count[lineDraining], Gone: min(len(s.gone), recentGone), Callers: len(s.followers)}
+		Down: s.count[lineDown], Draining: s.count[lineDraining], Gone: min(len(s.gone), recentGone), Callers: len(s.followers) + min(s.strangers, 1)}
 }
 
 // Behind counts the callers of a service that haven't acknowledged the view of that number yet.
@@ -151,6 +151,9 @@ func (t *Table) Callers(name string) []eider.Caller {
 		for _, f := range svc.followers {
 			out = append(out, eider.Caller{ID: f.proc.name, Kind: eider.Native, Service: svc.name, Stream: f.streams > 0,
 				Since: f.since, Cursor: eider.Cursor{Number: f.at}, Cap: t.cfg.Cap + max(f.proc.wait-t.clock, 0)})
+		}
+		if svc.strangers > 0 {
+			out = append(out, t.unknownWord(svc))
 		}
 	}
 	if name == "" {
@@ -215,7 +218,11 @@ func (t *Table) running() []*drain {
 // Bound returns how long a drain of the service begun now pauses at most, counted from the leave. It
 // doesn't hang on who follows the service now: a caller may come between this answer and the leave.
 func (t *Table) Bound(service string) time.Duration {
-	return max(t.cfg.Cap+max(t.waits-t.clock, 0), t.before-t.clock)
+	bound := max(t.cfg.Cap+max(t.waits-t.clock, 0), t.before-t.clock)
+	if svc := t.services[service]; svc != nil && svc.strangers > 0 {
+		bound = max(bound, t.cfg.Unknown)
+	}
+	return bound
 }
 
 // maxVoid bounds the sentences of Void.

@@ -35,6 +35,7 @@ func (t *Table) renew(sess *session) {
 		t.unkeep(e)
 		t.alarms.cancel(e)
 		t.cure(e, eider.BeatsMissed)
+		t.resume(e)
 	}
 	t.watch(sess)
 }

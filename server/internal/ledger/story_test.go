@@ -97,7 +97,7 @@ var verbs = map[string]func(w *world, args []string) error{
 		return err
 	},
 	"leave": func(w *world, a []string) error {
-		fx, err := w.tb.Leave(w.now, w.actor(a[0]).session, key(a[1]))
+		fx, err := w.tb.Leave(w.now, w.actor(a[0]).session, key(a[1]), 0)
 		w.saw(fx)
 		return err
 	},

@@ -155,7 +155,7 @@ func (w *world) mustRegister(name, k, address string, change ...func(*eider.Reco
 
 func (w *world) leave(name, k string) {
 	w.t.Helper()
-	fx, err := w.tb.Leave(w.now, w.actor(name).session, key(k))
+	fx, err := w.tb.Leave(w.now, w.actor(name).session, key(k), 0)
 	w.saw(fx)
 	if err != nil {
 		w.t.Fatalf("leave %s: %v", k, err)

@@ -26,6 +26,10 @@ type process struct {
 	at    replica.Attachment
 	quiet chan struct{} // nil while silent
 	beats sync.WaitGroup
+
+	done    eider.Work    // told with the next beat
+	told    eider.Work    // … as long as it differs from this
+	unknown time.Duration // asked for with the leave
 }
 
 // serve registers an instance that is UP on a process of its own, with an address that accepts.
@@ -101,9 +105,7 @@ func (p *process) speak() {
 	p.quiet = quiet
 	p.beats.Go(func() {
 		for {
-			p.mu.Lock()
-			p.at.Beat()
-			p.mu.Unlock()
+			p.beat()
 			select {
 			case <-time.After(beat):
 			case <-quiet:
@@ -111,6 +113,25 @@ func (p *process) speak() {
 			}
 		}
 	})
+}
+
+// beat tells what has been done only if that has changed, as a process does.
+func (p *process) beat() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done == p.told {
+		p.at.Beat()
+		return
+	}
+	p.told = p.done
+	p.at.Beat(replica.Work{Key: p.rec.Key, Done: p.done})
+}
+
+// works changes what the instance has done.
+func (p *process) works(change func(*eider.Work)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(&p.done)
 }
 
 func (p *process) silence() {
@@ -138,7 +159,7 @@ func (p *process) leave() {
 	p.w.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.w.must(p.at.Leave(p.rec.Key))
+	p.w.must(p.at.Leave(p.rec.Key, p.unknown))
 }
 
 func (p *process) left() {
@@ -193,6 +214,7 @@ type client struct {
 	snapshots int
 	counts    map[string]int // frames by service
 	caught    int            // instances and gone in the frames
+	trials    []eider.Departure
 }
 
 func (w *world) caller(name string) *client { return w.client(replica.Peer{Caller: name}) }
@@ -242,6 +264,11 @@ func (c *client) apply(frame []byte) {
 	c.w.Helper()
 	var m pb.WatchReply
 	c.w.must(proto.Unmarshal(frame, &m))
+	if t := m.GetTrial(); t != nil {
+		c.trials = append(c.trials, eider.Departure{Key: eider.Key{Service: t.GetService(), ID: t.GetId()},
+			Incarnation: eider.Incarnation{Nonce: t.GetNonce()}})
+		return
+	}
 	v := m.GetView()
 	if v == nil {
 		c.w.Fatalf("a frame without a view: %v", &m)

@@ -37,7 +37,7 @@ var streamCases = []testCase{
 		_, err := p.at.Register(p.rec, 0)
 		w.kind("Register after Run", err, eider.Unavailable)
 		w.kind("SetStatus after Run", p.at.SetStatus(p.rec.Key, eider.Down), eider.Unavailable)
-		w.kind("Leave after Run", p.at.Leave(p.rec.Key), eider.Unavailable)
+		w.kind("Leave after Run", p.at.Leave(p.rec.Key, 0), eider.Unavailable)
 		w.kind("Left after Run", p.at.Left(p.rec.Key), eider.Unavailable)
 		w.kind("Subscribe after Run", c.Subscribe("orders", eider.Cursor{}, nil), eider.Unavailable)
 		_, err = w.reg.Attach(replica.Peer{Caller: "p"})

@@ -65,13 +65,21 @@ const (
 // goroutine, Next by one other.
 type Attachment interface {
 	Register(rec eider.Record, lease time.Duration) (Grant, error)
-	Beat()
+	// Beat renews the leases of the stream's instances, and tells what those have done that count it.
+	Beat(work ...Work)
 	SetStatus(key eider.Key, status eider.Status) error
-	Leave(key eider.Key) error
+	// Leave begins a departure. unknown is how long to wait for callers that the instance has and can't name; 0: none.
+	Leave(key eider.Key, unknown time.Duration) error
 	Left(key eider.Key) error
 	// Next blocks until there is news. An error ends the stream; eider.Stale means attach anew.
 	Next(ctx context.Context) (Notice, error)
 	End(Ending)
+}
+
+// Work is what one instance has done.
+type Work struct {
+	Key  eider.Key
+	Done eider.Work
 }
 
 // Grant answers a registration.
@@ -95,7 +103,7 @@ type Watcher interface {
 	Unsubscribe(service string)
 	Ack(service string, at eider.Cursor, letGo, noAlternative []eider.Departure)
 	Doubt(eider.Departure)
-	// Next blocks until there are views to send and returns them encoded (a WatchReply each), in order.
+	// Next blocks until there are views or trials to send and returns them encoded (a WatchReply each), in order.
 	// The bytes are shared with other streams: send them, don't write to them. The slice of them is valid
 	// until the next call. Every Subscribe is answered by at least one view: who is current gets a delta
 	// without a change. A snapshot may hold what the next delta says again: lines are repeated whole, so

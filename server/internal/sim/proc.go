@@ -189,7 +189,7 @@ func (p *proc) leave() {
 	p.leaving = true
 	if st := p.st; st != nil {
 		st.send(func() {
-			fx, _ := st.node.tb.Leave(st.node.clock(), st.session, p.key)
+			fx, _ := st.node.tb.Leave(st.node.clock(), st.session, p.key, 0)
 			st.node.took(fx)
 		})
 	}

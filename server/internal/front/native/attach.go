@@ -53,7 +53,7 @@ func (a *attachment) end(how replica.Ending) { a.at.End(how) }
 func (a *attachment) handle(m proto.Message) error {
 	switch kind := m.(*pb.AttachRequest).GetKind().(type) {
 	case *pb.AttachRequest_Beat:
-		a.at.Beat()
+		a.at.Beat(a.work(kind.Beat.GetWork())...)
 		if kind.Beat.GetEcho() {
 			return a.send(&pb.AttachReply{Kind: &pb.AttachReply_Beaten{Beaten: &pb.Beaten{}}})
 		}
@@ -65,7 +65,9 @@ func (a *attachment) handle(m proto.Message) error {
 		return a.answer(key, a.setStatus(key, kind.SetStatus.GetStatus()))
 	case *pb.AttachRequest_Leave:
 		key := eider.Key{Service: kind.Leave.GetService(), ID: kind.Leave.GetId()}
-		return a.answer(key, a.on(key, "leave", a.at.Leave))
+		return a.answer(key, a.on(key, "leave", func(key eider.Key) error {
+			return a.at.Leave(key, wire.ToDuration(kind.Leave.GetUnknownMs()))
+		}))
 	case *pb.AttachRequest_Left:
 		return a.left(eider.Key{Service: kind.Left.GetService(), ID: kind.Left.GetId()})
 	case *pb.AttachRequest_Moving:
@@ -132,6 +134,22 @@ func (a *attachment) admit(key eider.Key, m *pb.Register) (replica.Grant, error)
 			Err: fmt.Errorf("too many instances register at once; come back in %s", after.Round(time.Millisecond))}
 	}
 	return a.at.Register(rec, wire.ToDuration(m.GetLeaseMs()))
+}
+
+// work reads what instances of this stream have done; what is said of any other is left out.
+func (a *attachment) work(ms []*pb.Work) []replica.Work {
+	if len(ms) == 0 {
+		return nil
+	}
+	out := make([]replica.Work, 0, min(len(ms), len(a.keys)))
+	for _, m := range ms {
+		if key, done := wire.ToWork(m); len(out) < len(a.keys) {
+			if _, ok := a.keys[key]; ok {
+				out = append(out, replica.Work{Key: key, Done: done})
+			}
+		}
+	}
+	return out
 }
 
 func checkRecord(rec *eider.Record) error {

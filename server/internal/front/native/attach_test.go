@@ -27,17 +27,24 @@ func TestAttachFromHelloToLeft(t *testing.T) {
 		if hear(t, s.Recv).GetBeaten() == nil {
 			t.Fatal("a beat that asks for an echo had none")
 		}
-		tell(t, s.Send, &pb.AttachRequest{Kind: &pb.AttachRequest_Beat{Beat: &pb.Beat{}}})
+		tell(t, s.Send, &pb.AttachRequest{Kind: &pb.AttachRequest_Beat{Beat: &pb.Beat{Work: []*pb.Work{
+			{Service: "orders", Id: "2", Arrived: 9}, // of another stream
+			{Service: "orders", Id: "1", Arrived: 5, Completed: 3, Ended: 4, SlowestMs: 250, Unknown: true},
+		}}}})
 		tell(t, s.Send, &pb.AttachRequest{Kind: &pb.AttachRequest_SetStatus{SetStatus: &pb.SetStatus{Service: "orders", Id: "1", Status: pb.Status_STATUS_DOWN}}})
-		tell(t, s.Send, &pb.AttachRequest{Kind: &pb.AttachRequest_Leave{Leave: &pb.Leave{Service: "orders", Id: "1"}}})
+		tell(t, s.Send, &pb.AttachRequest{Kind: &pb.AttachRequest_Leave{Leave: &pb.Leave{Service: "orders", Id: "1", UnknownMs: 1500}}})
 		tell(t, s.Send, &pb.AttachRequest{Kind: &pb.AttachRequest_Left{Left: &pb.Left{Service: "orders", Id: "1"}}})
 		if l := hear(t, s.Recv).GetLeft(); l.GetId() != "1" {
 			t.Fatalf("left: %v", l)
 		}
-		for _, call := range []string{"attach orders@1 false 10.0.0.2", "register orders/1 UP 9s", "beat", "status orders/1 DOWN", "leave orders/1", "left orders/1"} {
+		for _, call := range []string{"attach orders@1 false 10.0.0.2", "register orders/1 UP 9s", "beat", "status orders/1 DOWN", "leave orders/1", "left orders/1",
+			"work orders/1 {Arrived:5 Completed:3 Ended:4 Slowest:250ms Unknown:true}", "unknown orders/1 1.5s"} {
 			if !r.fake.said(call) {
 				t.Errorf("the replica didn't hear %q; it heard %q", call, r.fake.calls)
 			}
+		}
+		if r.fake.heard("work orders/2") {
+			t.Error("the replica heard of the work of an instance that isn't on the stream")
 		}
 		s.CloseSend()
 		if code, text := hearEnd(t, s.Recv); code != codes.OK {

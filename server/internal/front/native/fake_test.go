@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -43,6 +44,13 @@ func (f *fake) said(call string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Contains(f.calls, call)
+}
+
+// heard tells whether a call began so.
+func (f *fake) heard(beginning string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.ContainsFunc(f.calls, func(call string) bool { return strings.HasPrefix(call, beginning) })
 }
 
 func (f *fake) open(what string, p replica.Peer) (*fakeStream, error) {
@@ -151,9 +159,19 @@ func (s fakeAttachment) Register(rec eider.Record, lease time.Duration) (replica
 	rec.Incarnation.Number = 7
 	return replica.Grant{Record: rec, Lease: 20 * time.Second, Bound: 8 * time.Second}, err
 }
-func (s fakeAttachment) Beat()                     { s.f.note("beat") }
-func (s fakeAttachment) Leave(key eider.Key) error { return s.answer("leave %s", key) }
-func (s fakeAttachment) Left(key eider.Key) error  { return s.answer("left %s", key) }
+func (s fakeAttachment) Beat(work ...replica.Work) {
+	s.f.note("beat")
+	for _, w := range work {
+		s.f.note("work %s %+v", w.Key, w.Done)
+	}
+}
+func (s fakeAttachment) Leave(key eider.Key, unknown time.Duration) error {
+	if unknown > 0 {
+		s.f.note("unknown %s %s", key, unknown)
+	}
+	return s.answer("leave %s", key)
+}
+func (s fakeAttachment) Left(key eider.Key) error { return s.answer("left %s", key) }
 func (s fakeAttachment) SetStatus(key eider.Key, status eider.Status) error {
 	return s.answer("status %s %s", key, status)
 }

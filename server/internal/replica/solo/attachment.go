@@ -101,13 +101,18 @@ func (a *attachment) disown(o *owned) {
 }
 
 // Beat renews the leases of the stream's instances, without an allocation.
-func (a *attachment) Beat() {
+func (a *attachment) Beat(work ...replica.Work) {
 	r := a.r
 	r.mu.Lock()
 	if r.phase == running && a.err == nil {
 		now := time.Now()
 		if e := r.table.Beat(now, a.session); !nothing(&e) {
 			r.apply(now, e)
+		}
+		for i := range work {
+			if e := r.table.Work(now, a.session, work[i].Key, work[i].Done); !nothing(&e) {
+				r.apply(now, e)
+			}
 		}
 	}
 	r.mu.Unlock()
@@ -124,13 +129,13 @@ func (a *attachment) SetStatus(key eider.Key, status eider.Status) error {
 	return err
 }
 
-func (a *attachment) Leave(key eider.Key) error {
+func (a *attachment) Leave(key eider.Key, unknown time.Duration) error {
 	defer a.r.mu.Unlock()
 	now, err := a.enter("leave " + key.String())
 	if err != nil {
 		return err
 	}
-	effects, err := a.r.table.Leave(now, a.session, key)
+	effects, err := a.r.table.Leave(now, a.session, key, unknown)
 	a.r.apply(now, effects)
 	if o := a.owned[key]; o != nil && err == nil {
 		o.drain, o.urgent = true, true // also when the leave was known: its process asks where it stands

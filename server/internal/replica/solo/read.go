@@ -67,6 +67,9 @@ func (r *Registry) Callers(service string) (out []eider.Caller) {
 		out = t.Callers(service)
 		for i := range out {
 			c := &out[i]
+			if c.Kind == eider.UnknownCallers {
+				continue // who reads no view isn't behind one
+			}
 			c.Cursor.Run = r.cfg.Run
 			if number := r.number(c.Service); number > c.Cursor.Number {
 				c.Behind = number - c.Cursor.Number

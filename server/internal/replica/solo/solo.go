@@ -60,8 +60,9 @@ type Registry struct {
 	streams   uint64 // numbers sessions and followers
 	events    events
 	dials     dialer
-	sleeps    time.Time // when Run wakes by itself
-	bounds    time.Time // when to look for changed bounds again
+	trials    []ledger.Trial // to be told to their callers
+	sleeps    time.Time      // when Run wakes by itself
+	bounds    time.Time      // when to look for changed bounds again
 	sweep     time.Time
 }
 
@@ -128,11 +129,12 @@ func (r *Registry) Run(ctx context.Context) error {
 		case <-timer.C:
 		case <-r.wake:
 		}
-		batches, dials, rest := r.turn()
+		batches, dials, trials, rest := r.turn()
 		for _, d := range dials {
 			dialing.Go(func() { r.dial(ctx, d) })
 		}
 		r.publish(batches)
+		r.tell(trials)
 		told = r.log(ctx, told)
 		timer.Reset(rest)
 	}
@@ -172,7 +174,7 @@ func (r *Registry) finish() {
 }
 
 // turn does what is due and says what is to be done without the lock, and how long Run may rest.
-func (r *Registry) turn() (batches []batch, dials []ledger.Dial, rest time.Duration) {
+func (r *Registry) turn() (batches []batch, dials []ledger.Dial, trials []trial, rest time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
@@ -193,13 +195,14 @@ func (r *Registry) turn() (batches []batch, dials []ledger.Dial, rest time.Durat
 	}
 	batches = r.services.take(now, r.table, r.complete)
 	dials = r.dials.take(now, r.idle)
+	trials = r.takeTrials()
 	r.sleeps = r.next(now)
-	return batches, dials, max(0, r.sleeps.Sub(now))
+	return batches, dials, trials, max(0, r.sleeps.Sub(now))
 }
 
 // next tells when Run has something to do.
 func (r *Registry) next(now time.Time) time.Time {
-	if len(r.services.ready) > 0 {
+	if len(r.services.ready)+len(r.trials) > 0 {
 		return now
 	}
 	at := r.table.Next()
@@ -235,6 +238,7 @@ func (r *Registry) apply(now time.Time, e ledger.Effects) {
 			r.progress(eider.Departure{Key: eider.Key{Service: event.Service, ID: event.ID}, Incarnation: event.Incarnation}, true)
 		}
 	}
+	r.trials = append(r.trials, e.Trials...)
 	for _, s := range e.End {
 		if a := r.sessions[s]; a != nil {
 			a.end(eider.Errorf(eider.Stale, "attach", "an instance of this process had ended here; attach anew"))
@@ -250,7 +254,7 @@ func (r *Registry) apply(now time.Time, e ledger.Effects) {
 
 // nothing tells whether a call has brought about nothing.
 func nothing(e *ledger.Effects) bool {
-	return len(e.Changed)+len(e.Events)+len(e.Dials)+len(e.Drains)+len(e.End) == 0
+	return len(e.Changed)+len(e.Events)+len(e.Dials)+len(e.Drains)+len(e.End)+len(e.Trials) == 0
 }
 
 // kick wakes Run.
