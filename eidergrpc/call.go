@@ -1,0 +1,286 @@
+package eidergrpc
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/balancer"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/roster"
+)
+
+// call is one call of the user's, over all its tries. It is its own context, by which the picker finds it, so that a
+// pick allocates nothing.
+//
+// A try goes
+//
+//	unpicked ──roster.Take──► waiting ──its connection is ready──► out ──Done──► unpicked
+//	    ▲                        └────its connection failed───────────────────────┘
+//
+// and the next one begins in the same place, whoever wants it: gRPC itself, which repeats a stream that was never
+// opened, or that the peer declared unprocessed for the first time; or [client.unary] and [stream], which repeat what
+// gRPC doesn't.
+type call struct {
+	context.Context // the caller's
+	cl              *client
+	method          string
+	done            func(balancer.DoneInfo) // finished, bound once
+	streams         bool                    // it isn't unary
+
+	mu     sync.Mutex // gRPC's goroutines and the caller's take turns; this makes it certain
+	choice roster.Choice
+	in     *instance
+	phase  phase
+	began  time.Time // the try
+	opened bool      // a stream of it is open: a pick counts as written when it is handed out
+	flt    *fault    // why the last try failed; nil: it didn't, or what follows is allowed for already
+	not    roster.Excluded
+	tried  []attempt
+	spent  int // of those, the ones that count against Tries
+	why    error
+}
+
+type phase uint8
+
+const (
+	unpicked phase = iota
+	waiting
+	out
+)
+
+type callKey struct{}
+
+// Value is how the picker finds the call.
+func (c *call) Value(key any) any {
+	if key == (callKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+func (cl *client) newCall(ctx context.Context, method string, streams bool) *call {
+	now := time.Now()
+	cl.budget.Attempt(now)
+	c := &call{Context: ctx, cl: cl, method: method, streams: streams, began: now}
+	c.done = c.finished
+	return c
+}
+
+// mostRefusals bounds the refused dials of one call beyond Tries: a refusal costs nobody anything, but a list may be
+// long.
+const mostRefusals = 16
+
+// pick is the picker's: it returns somebody whose connection is ready, has gRPC wait for one that is being made, and
+// looks elsewhere when it fails.
+func (c *call) pick(r *roster.Roster) (balancer.PickResult, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		if c.phase == unpicked {
+			if err := c.take(r); err != nil {
+				return balancer.PickResult{}, err
+			}
+		}
+		switch c.in.state.Load() {
+		case ready:
+			c.phase = out
+			if c.opened || !c.streams {
+				c.choice.Wrote() // see docs/decisions/0010: from here the SubConn is the fence
+			}
+			return balancer.PickResult{SubConn: c.in.sub, Done: c.done, Metadata: c.in.meta}, nil
+		case failed:
+			c.fail(c.judgeDial(c.in.failure()))
+		case retired:
+			c.fail(c.newFault(errRetired, GoAway, anybody, roster.Neutral))
+		default:
+			if c.in.sub == nil {
+				c.fail(c.newFault(errors.New("has no port named "+c.in.p.to.port+": it must be registered in Ports"), NoPort, anybody, roster.Neutral))
+				continue
+			}
+			c.in.connect()
+			return balancer.PickResult{}, balancer.ErrNoSubConnAvailable
+		}
+	}
+}
+
+var errRetired = errors.New("the instance has been let go of")
+
+// take begins a try: it picks, if the one before allows it.
+func (c *call) take(r *roster.Roster) error {
+	flt := c.flt
+	if flt != nil {
+		if why := c.next(flt); why != nil {
+			return c.refuse(flt, why)
+		}
+	}
+	choice, err := r.Take(c.Context, &c.not)
+	if err != nil && flt != nil && flt.fresh && eider.KindOf(err) == eider.NoInstance {
+		// Nobody else is there, and it was a connection that failed, not the instance: it gets a new one.
+		choice, err = r.Take(c.Context, nil)
+	}
+	if err != nil {
+		if flt == nil {
+			c.why = err
+			return err
+		}
+		return c.refuse(flt, errAlone)
+	}
+	c.flt, c.why = nil, nil
+	c.choice, c.phase, c.began = choice, waiting, time.Now()
+	c.in = choice.Companion().(*instance)
+	return nil
+}
+
+// next counts a failed try; the error says why there is no further one.
+func (c *call) next(flt *fault) error {
+	switch {
+	case c.spent >= c.cl.tries():
+		return errTries
+	case flt.costs && !c.cl.budget.Allow(time.Now()):
+		return errBudget
+	}
+	return nil
+}
+
+// refuse ends the picking. What a dial failed of is no status of the call's: a call that waits for ready begins anew
+// with the next picker. Anything else ends it with the status it has had.
+func (c *call) refuse(flt *fault, why error) error {
+	c.why = &tries{c.tried, why}
+	if !flt.status {
+		c.flt, c.not, c.spent, c.tried = nil, roster.Excluded{}, 0, nil
+		return c.why
+	}
+	return status.Error(status.Code(flt.err), c.why.Error())
+}
+
+// fail ends a try that came to nothing, before or after it was handed out.
+func (c *call) fail(flt *fault) {
+	c.phase, c.flt = unpicked, flt
+	rec := c.choice.Instance()
+	c.choice.Done(flt.outcome)
+	c.not.Add(rec.Incarnation)
+	c.tried = append(c.tried, flt.attempt)
+	c.cl.counts[flt.cause].Add(1)
+	if flt.cause != Refused || c.cl.tries() == 1 || len(c.tried)-c.spent > mostRefusals {
+		c.spent++
+	}
+}
+
+// finished is gRPC's word that a try has ended.
+func (c *call) finished(info balancer.DoneInfo) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.phase != out {
+		return
+	}
+	if said := info.Trailer[keyLeaving]; len(said) == 1 {
+		c.leaving(said[0])
+	}
+	if flt := c.judge(info); flt != nil {
+		c.fail(flt)
+		return
+	}
+	c.phase = unpicked
+	switch {
+	case !info.BytesSent: // the connection ended between the pick and the stream; gRPC picks again
+		c.choice.Done(roster.Neutral)
+	default:
+		c.choice.Done(roster.Success)
+	}
+}
+
+// leaving takes the word of an instance, in band, that it is leaving.
+func (c *call) leaving(text string) {
+	if in, err := eider.ParseIncarnation(text); err == nil {
+		c.choice.Leaving(in)
+	}
+}
+
+// release gives back a pick that gRPC has given up waiting for.
+func (c *call) release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.phase == waiting {
+		c.phase = unpicked
+		c.choice.Done(roster.Neutral)
+	}
+}
+
+// wrote tells that the stream is open.
+func (c *call) wrote() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.opened = true
+	if c.phase == out {
+		c.choice.Wrote()
+	}
+}
+
+// answered takes the header of an answer.
+func (c *call) answered(said []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.phase != out {
+		return
+	}
+	c.choice.Answered()
+	if len(said) == 1 {
+		c.leaving(said[0])
+	}
+}
+
+// again tells whether the call may be tried once more after an error that gRPC has handed out.
+func (c *call) again(err error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	flt := c.flt
+	switch {
+	case flt == nil || c.why != nil: // no try has failed, or the picker has said the last word
+		return false
+	case c.Context.Err() != nil || status.Code(err) == codes.Canceled:
+		return false
+	case flt.allows == nobody:
+		c.why = errFinal
+	case flt.allows == repeatable && !c.cl.mayRepeat(c.method):
+		c.why = errNotRepeatable
+	case c.spent >= c.cl.tries():
+		c.why = errTries
+	}
+	return c.why == nil
+}
+
+// explain returns the error that the user gets: gRPC's own if one try was all there was, else one that names every try.
+func (c *call) explain(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	st, _ := status.FromError(err)
+	switch {
+	case c.why == nil, errors.Is(c.why, errFinal) && len(c.tried) <= 1:
+		return err
+	case c.flt != nil && c.flt.status:
+		if t, ok := c.why.(*tries); ok {
+			return &Error{code: st.Code(), Err: t}
+		}
+		return &Error{code: st.Code(), Err: &tries{c.tried, c.why}}
+	case eider.KindOf(c.why) != eider.Internal || isTries(c.why):
+		return &Error{code: st.Code(), Err: c.why}
+	}
+	return err
+}
+
+func isTries(err error) bool {
+	_, ok := err.(*tries)
+	return ok
+}
+
+// giveUp says why no further try is made.
+func (c *call) giveUp(why error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.why = why
+}

@@ -1,0 +1,216 @@
+package eidergrpc
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/eiderhq/eider"
+)
+
+func TestCallsGoToAnInstanceAndSayForWhomTheyAre(t *testing.T) {
+	w := newWorld(t)
+	p := &parrot{name: "a"}
+	addr, _ := serve(t, p)
+	a := up("orders", "a", addr)
+	w.set("orders", a)
+	cc := w.client(Config{}, "orders")
+	wantSay(t, cc, "a")
+	md := p.seen[0]
+	if got := md[keyTo]; len(got) != 1 || got[0] != "a@"+a.Incarnation.String() {
+		t.Errorf("eider-to: %v", got)
+	}
+	if got := md[keyCaller]; len(got) != 1 || got[0] != w.reg.Caller() {
+		t.Errorf("eider-caller: %v", got)
+	}
+	if got := md[":authority"]; len(got) != 1 || got[0] != "orders" {
+		t.Errorf(":authority: %v; want the service, as TLS checks it", got)
+	}
+}
+
+func TestARefusedDialIsTriedElsewhere(t *testing.T) {
+	w := newWorld(t)
+	addr, _ := serve(t, &parrot{name: "b"})
+	w.set("orders", up("orders", "a", deadPort(t)), spare("orders", "b", addr))
+	cc := w.client(Config{}, "orders")
+	wantSay(t, cc, "b")
+	w.await("doubt of the instance that refused", func() bool { return len(w.doubts) == 1 })
+	s := open(t, cc)
+	if got, err := s.say("x"); err != nil || got != "b x" {
+		t.Errorf("a stream: %q, %v", got, err)
+	}
+}
+
+func TestWhenEverybodyRefusesTheErrorNamesThem(t *testing.T) {
+	w := newWorld(t)
+	w.set("orders", up("orders", "a", deadPort(t)), up("orders", "b", deadPort(t)))
+	_, err := say(t, w.client(Config{}, "orders"))
+	if status.Code(err) != codes.Unavailable {
+		t.Fatalf("%v; want Unavailable", err)
+	}
+	t.Log(err)
+	for _, part := range []string{"orders/a", "orders/b", "connection refused", "no other instance"} {
+		if !contains(err.Error(), part) {
+			t.Errorf("%q lacks %q", err, part)
+		}
+	}
+}
+
+func TestNobodyThereIsUnavailableAtOnceUnlessTheCallWaits(t *testing.T) {
+	w := newWorld(t)
+	w.set("orders")
+	cc := w.client(Config{}, "orders")
+	_, err := say(t, cc)
+	if status.Code(err) != codes.Unavailable || eider.KindOf(err) != eider.NoInstance {
+		t.Fatalf("%v, kind %v; want Unavailable, no instance", err, eider.KindOf(err))
+	}
+	answered := make(chan string, 1)
+	go func() {
+		who, err := say(t, cc, grpc.WaitForReady(true))
+		if err != nil {
+			who = err.Error()
+		}
+		answered <- who
+	}()
+	addr, _ := serve(t, &parrot{name: "a"})
+	w.set("orders", up("orders", "a", addr))
+	if got := <-answered; got != "a" {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestNoViewFailsCallsInTime(t *testing.T) {
+	w := newWorld(t)
+	w.reg.Close()
+	cc := w.client(Config{ViewTimeout: 50 * time.Millisecond}, "orders")
+	_, err := say(t, cc)
+	if status.Code(err) != codes.Unavailable {
+		t.Fatalf("%v; want Unavailable", err)
+	}
+	t.Log(err)
+}
+
+func TestTheCallersDeadlineIsRespectedWhileADialHangs(t *testing.T) {
+	w := newWorld(t)
+	l := script(t, func(int, deadConn) { <-t.Context().Done() })
+	w.set("orders", up("orders", "a", l.Addr().String()))
+	cc := w.client(Config{ConnectTimeout: time.Minute}, "orders")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err := cc.Invoke(ctx, sayMethod, wrapperspb.String(""), new(wrapperspb.StringValue))
+	if status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("%v; want DeadlineExceeded", err)
+	}
+}
+
+func TestAHandshakeThatHangsIsTriedElsewhereAfterConnectTimeout(t *testing.T) {
+	w := newWorld(t)
+	l := script(t, func(int, deadConn) { <-t.Context().Done() })
+	addr, _ := serve(t, &parrot{name: "b"})
+	w.set("orders", up("orders", "a", l.Addr().String()), spare("orders", "b", addr))
+	wantSay(t, w.client(Config{ConnectTimeout: 50 * time.Millisecond}, "orders"), "b")
+}
+
+func TestAStatusIsAnAnswerAndIsNotTriedAgain(t *testing.T) {
+	w := newWorld(t)
+	a := &parrot{name: "a", do: func(context.Context) error { return status.Error(codes.Unavailable, saysDraining) }}
+	b := &parrot{name: "b"}
+	addrA, _ := serve(t, a)
+	addrB, _ := serve(t, b)
+	w.set("orders", up("orders", "a", addrA), spare("orders", "b", addrB))
+	cc := w.client(Config{Idempotent: []string{"/test.Echo/"}}, "orders")
+	for range 3 { // nor is it a reason to set it aside
+		if _, err := say(t, cc); status.Code(err) != codes.Unavailable {
+			t.Fatalf("%v; want a's own word", err)
+		}
+	}
+	if a.times() != 3 || b.times() != 0 {
+		t.Errorf("a was asked %d times, b %d times", a.times(), b.times())
+	}
+}
+
+func TestACutCallIsTriedAgainOnlyIfItsMethodIsIdempotent(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		set  Config
+		want codes.Code
+	}{
+		{"not declared", Config{}, codes.Unavailable},
+		{"by its name", Config{Idempotent: []string{sayMethod}}, codes.OK},
+		{"by its service", Config{Idempotent: []string{"/test.Echo/"}}, codes.OK},
+		{"another", Config{Idempotent: []string{"/test.Echo/Other"}}, codes.Unavailable},
+		{"budget spent", Config{Idempotent: []string{sayMethod}, RetryRatio: -1}, codes.Unavailable},
+		{"one try", Config{Idempotent: []string{sayMethod}, Tries: 1}, codes.Unavailable},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w := newWorld(t)
+			cut := newFrames(t, func(f *frames) { f.conn.Close() })
+			addr, _ := serve(t, &parrot{name: "b"})
+			w.set("orders", up("orders", "a", cut), spare("orders", "b", addr))
+			who, err := say(t, w.client(row.set, "orders"))
+			if status.Code(err) != row.want || err == nil && who != "b" {
+				t.Errorf("%q, %v", who, err)
+			}
+			t.Log(err)
+		})
+	}
+}
+
+func TestUnprocessedStreamsAreTriedElsewhereWhateverTheMethod(t *testing.T) {
+	for name, do := range map[string]func(*frames){
+		"REFUSED_STREAM": func(f *frames) { f.refuse() },
+		"GOAWAY":         func(f *frames) { f.goAway() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			// Two of them: the first is repeated by gRPC itself, the second isn't.
+			first, second := newFrames(t, do), newFrames(t, do)
+			p := &parrot{name: "c"}
+			addr, _ := serve(t, p)
+			w.set("orders", up("orders", "a", first), up("orders", "b", second), spare("orders", "c", addr))
+			wantSay(t, w.client(Config{}, "orders"), "c")
+			s := open(t, w.client(Config{}, "orders"))
+			if got, err := s.say("x"); err != nil || got != "c x" {
+				t.Errorf("a stream: %q, %v", got, err)
+			}
+			if p.times() != 1 {
+				t.Errorf("worked on %d times", p.times())
+			}
+		})
+	}
+}
+
+func TestRefusedStreamsCostBudget(t *testing.T) {
+	w := newWorld(t)
+	refusing := newFrames(t, func(f *frames) { f.refuse() })
+	addr, _ := serve(t, &parrot{name: "b"})
+	w.set("orders", up("orders", "a", refusing), spare("orders", "b", addr))
+	_, err := say(t, w.client(Config{RetryRatio: -1}, "orders"))
+	if status.Code(err) != codes.Unavailable || !errors.Is(err, errBudget) {
+		t.Errorf("%v; want it to name the budget", err)
+	}
+}
+
+func TestTwoFailedCallsSetAnInstanceAside(t *testing.T) {
+	w := newWorld(t)
+	cut := newFrames(t, func(f *frames) { f.conn.Close() })
+	addr, _ := serve(t, &parrot{name: "b"})
+	a, b := up("orders", "a", cut), up("orders", "b", addr)
+	w.set("orders", a, b)
+	cc := w.client(Config{}, "orders")
+	failed := 0
+	for range 40 {
+		if _, err := say(t, cc); err != nil {
+			failed++
+		}
+	}
+	if failed != 2 {
+		t.Errorf("%d calls failed; want two, and then nobody goes there", failed)
+	}
+}

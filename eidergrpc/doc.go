@@ -1,0 +1,38 @@
+// Package eidergrpc calls services by name over gRPC: a channel that picks an instance for each call, keeps a connection
+// per instance, tries elsewhere what may be tried again, and lets go of an instance that leaves before it has left.
+//
+//	reg := registry.Open(registry.Config{})
+//	defer reg.Close()
+//	cc, err := eidergrpc.NewClient("eider:///orders", reg, grpc.WithTransportCredentials(insecure.NewCredentials()))
+//	orders := pb.NewOrdersClient(cc)
+//
+// It is an ordinary *grpc.ClientConn: a resolver, a balancing policy and an interceptor of each kind, over package
+// roster, which alone knows who may be picked and counts who was.
+//
+// # What is tried again
+//
+// A call is tried at another instance, never at one that it has already tried while there is another, at most
+// [Config.Tries] times in all. Refused dials don't count (when most of a fleet is killed at once, the rest is
+// found), up to sixteen:
+//
+//	what happened                                            what is tried again      counts against the budget
+//	the dial was refused, or failed otherwise                any call                 no
+//	no connection within ConnectTimeout                      any call                 yes
+//	the connection ended before the stream was opened        any call                 no
+//	GOAWAY that says the stream wasn't processed             any call                 no
+//	REFUSED_STREAM                                           any call                 yes
+//	eider-misdirected: the address belongs to somebody else  any call                 no
+//	the connection ended before the answer                   [Config.Idempotent]      yes
+//	a status that the instance has sent, whatever it is      nothing                  -
+//
+// A stream is tried again until its first answer, as long as it has sent no more than sixteen messages, and SendMsg
+// has told nobody that it has ended.
+//
+// A call that waits for ready (grpc.WaitForReady) waits until somebody can be called.
+//
+// # What counts against an instance
+//
+// A refused dial sets it aside at once, two failures in a row do (see package roster). A status that it has sent is a
+// success, whatever it is. The caller's own cancel says nothing, nor does the caller's deadline if it left the try
+// less than [Config.Slow].
+package eidergrpc

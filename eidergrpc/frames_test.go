@@ -1,0 +1,56 @@
+package eidergrpc
+
+import (
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/net/http2"
+)
+
+type deadConn = net.Conn
+
+func contains(s, part string) bool { return strings.Contains(s, part) }
+
+// frames is a server that speaks HTTP/2 by hand: what it does to a stream is the test's.
+type frames struct {
+	conn   net.Conn
+	framer *http2.Framer
+	mu     sync.Mutex
+	stream uint32
+}
+
+// newFrames starts one; do is called at each request.
+func newFrames(t testing.TB, do func(*frames)) (addr string) {
+	l := script(t, func(_ int, c net.Conn) {
+		preface := make([]byte, len(http2.ClientPreface))
+		if _, err := io.ReadFull(c, preface); err != nil {
+			return
+		}
+		f := &frames{conn: c, framer: http2.NewFramer(c, c)}
+		f.framer.WriteSettings()
+		for {
+			frame, err := f.framer.ReadFrame()
+			if err != nil {
+				return
+			}
+			switch fr := frame.(type) {
+			case *http2.SettingsFrame:
+				if !fr.IsAck() {
+					f.framer.WriteSettingsAck()
+				}
+			case *http2.HeadersFrame:
+				f.stream = fr.StreamID
+				do(f)
+			}
+		}
+	})
+	return l.Addr().String()
+}
+
+func (f *frames) refuse() { f.framer.WriteRSTStream(f.stream, http2.ErrCodeRefusedStream) }
+
+// goAway says that the stream wasn't processed.
+func (f *frames) goAway() { f.framer.WriteGoAway(0, http2.ErrCodeNo, nil) }

@@ -1,0 +1,235 @@
+package eidergrpc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+)
+
+// counted is a listener that knows how many of its connections are open.
+type counted struct {
+	net.Listener
+	mu    sync.Mutex
+	open  int
+	moved chan struct{} // closed and replaced at each change
+}
+
+func count(l net.Listener) *counted { return &counted{Listener: l, moved: make(chan struct{})} }
+
+func (l *counted) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.add(1)
+	return &countedConn{Conn: c, l: l}, nil
+}
+
+func (l *counted) add(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open += n
+	close(l.moved)
+	l.moved = make(chan struct{})
+}
+
+func (l *counted) await(t testing.TB, want int) {
+	t.Helper()
+	late := time.After(patience)
+	for {
+		l.mu.Lock()
+		open, moved := l.open, l.moved
+		l.mu.Unlock()
+		if open == want {
+			return
+		}
+		select {
+		case <-moved:
+		case <-late:
+			t.Fatalf("%d connections are open; want %d", open, want)
+		}
+	}
+}
+
+type countedConn struct {
+	net.Conn
+	l    *counted
+	once sync.Once
+}
+
+func (c *countedConn) Close() error {
+	c.once.Do(func() { c.l.add(-1) })
+	return c.Conn.Close()
+}
+
+func serveCounted(t testing.TB, p *parrot) *counted {
+	l := count(listen(t))
+	srv := grpc.NewServer()
+	srv.RegisterService(&echoDesc, p)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		srv.Serve(l)
+	}()
+	t.Cleanup(func() { srv.Stop(); <-done })
+	return l
+}
+
+func TestALeavingInstanceIsLetGoOfAndItsIdleConnectionClosedFirst(t *testing.T) {
+	w := newWorld(t)
+	l := serveCounted(t, &parrot{name: "a"})
+	addr, _ := serve(t, &parrot{name: "b"})
+	a, b := up("orders", "a", l.Addr().String()), up("orders", "b", addr)
+	w.set("orders", a)
+	cc := w.client(Config{}, "orders")
+	wantSay(t, cc, "a")
+	w.apply("orders", a, b)
+	w.set("orders", draining(a), b)
+	w.await("let-go of a", w.letGo("a"))
+	l.await(t, 0)
+	for range 20 {
+		wantSay(t, cc, "b")
+	}
+}
+
+func TestAStreamInFlightFinishesAtTheInstanceThatWasLetGoOf(t *testing.T) {
+	w := newWorld(t)
+	l := serveCounted(t, &parrot{name: "a"})
+	addr, _ := serve(t, &parrot{name: "b"})
+	a, b := up("orders", "a", l.Addr().String()), up("orders", "b", addr)
+	w.set("orders", a)
+	cc := w.client(Config{}, "orders")
+	s := open(t, cc)
+	if got, err := s.say("1"); err != nil || got != "a 1" {
+		t.Fatalf("%q, %v", got, err)
+	}
+	w.apply("orders", a, b)
+	w.set("orders", draining(a), b)
+	w.await("let-go of a", w.letGo("a"))
+	for range 10 {
+		wantSay(t, cc, "b")
+	}
+	if got, err := s.say("2"); err != nil || got != "a 2" {
+		t.Fatalf("the stream in flight: %q, %v", got, err)
+	}
+	s.CloseSend()
+	if err := s.RecvMsg(new(any)); !errors.Is(err, io.EOF) {
+		t.Errorf("its end: %v", err)
+	}
+	l.await(t, 0) // the last stream closes the connection
+}
+
+func TestAnUnansweredCallHoldsUpLettingGoASecond(t *testing.T) {
+	w := newWorld(t)
+	begun, end := make(chan struct{}), make(chan struct{})
+	l := serveCounted(t, &parrot{name: "a", do: func(context.Context) error { close(begun); <-end; return nil }})
+	addr, _ := serve(t, &parrot{name: "b"})
+	a, b := up("orders", "a", l.Addr().String()), up("orders", "b", addr)
+	w.set("orders", a)
+	cc := w.client(Config{}, "orders")
+	answered := make(chan error, 1)
+	go func() {
+		who, err := say(t, cc)
+		if err == nil && who != "a" {
+			err = errors.New("answered by " + who)
+		}
+		answered <- err
+	}()
+	<-begun
+	w.apply("orders", a, b)
+	at := time.Now()
+	w.set("orders", draining(a), b)
+	w.await("let-go of a", w.letGo("a"))
+	if took := time.Since(at); took < 700*time.Millisecond || took > 5*time.Second {
+		t.Errorf("let go after %v; want about a second from the call", took)
+	}
+	close(end)
+	if err := <-answered; err != nil {
+		t.Errorf("the call in flight: %v", err)
+	}
+}
+
+func TestLeavingIsLearntFromATrailer(t *testing.T) {
+	w := newWorld(t)
+	b := &parrot{name: "b"}
+	var text string
+	pa := &parrot{name: "a", do: func(ctx context.Context) error {
+		return grpc.SetTrailer(ctx, metadata.Pairs(keyLeaving, text))
+	}}
+	addrA, _ := serve(t, pa)
+	addrB, _ := serve(t, b)
+	one, two := up("orders", "a", addrA), spare("orders", "b", addrB)
+	text = one.Incarnation.String()
+	w.set("orders", one, two)
+	cc := w.client(Config{}, "orders")
+	wantSay(t, cc, "a")
+	for range 5 {
+		wantSay(t, cc, "b")
+	}
+}
+
+func TestLeavingIsLearntFromTheHeaderOfAStreamThatGoesOn(t *testing.T) {
+	w := newWorld(t)
+	var text string
+	pa := &parrot{name: "a", do: func(ctx context.Context) error {
+		return grpc.SetHeader(ctx, metadata.Pairs(keyLeaving, text))
+	}}
+	addrA, _ := serve(t, pa)
+	addrB, _ := serve(t, &parrot{name: "b"})
+	one, two := up("orders", "a", addrA), spare("orders", "b", addrB)
+	text = one.Incarnation.String()
+	w.set("orders", one, two)
+	cc := w.client(Config{}, "orders")
+	s := open(t, cc)
+	if got, err := s.say("1"); err != nil || got != "a 1" {
+		t.Fatalf("%q, %v", got, err)
+	}
+	wantSay(t, cc, "b")
+}
+
+func TestACallForSomebodyElseIsSentElsewhereWhateverTheMethod(t *testing.T) {
+	w := newWorld(t)
+	misdirected := func(ctx context.Context) error {
+		grpc.SetTrailer(ctx, metadata.Pairs(keyMisdirected, "stock"))
+		return errMisdirected
+	}
+	addrA, _ := serve(t, &parrot{name: "a", do: misdirected})
+	addrB, _ := serve(t, &parrot{name: "b"})
+	w.set("orders", up("orders", "a", addrA), spare("orders", "b", addrB))
+	cc := w.client(Config{}, "orders")
+	wantSay(t, cc, "b")
+	s := open(t, cc)
+	if got, err := s.say("x"); err != nil || got != "b x" {
+		t.Errorf("a stream: %q, %v", got, err)
+	}
+}
+
+func TestADeadInstanceIsForgottenAndCallsThatWaitedForItLookElsewhere(t *testing.T) {
+	w := newWorld(t)
+	accepted := make(chan struct{}, 1)
+	l := script(t, func(int, deadConn) { accepted <- struct{}{}; <-t.Context().Done() })
+	addr, _ := serve(t, &parrot{name: "b"})
+	a, b := up("orders", "a", l.Addr().String()), spare("orders", "b", addr)
+	w.set("orders", a, b)
+	cc := w.client(Config{ConnectTimeout: time.Minute}, "orders")
+	answered := make(chan string, 1)
+	go func() {
+		who, err := say(t, cc)
+		if err != nil {
+			who = err.Error()
+		}
+		answered <- who
+	}()
+	<-accepted
+	w.set("orders", gone(a), b)
+	if got := <-answered; got != "b" {
+		t.Errorf("%s", got)
+	}
+}

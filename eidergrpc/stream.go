@@ -1,0 +1,139 @@
+package eidergrpc
+
+import (
+	"context"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+)
+
+// mostKept is how many messages of a stream are kept to be sent again, until its first answer.
+const mostKept = 16
+
+// stream opens a stream, in as many tries as it takes and may have.
+func (cl *client) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	c := cl.newCall(ctx, method, true)
+	opts = append(opts[:len(opts):len(opts)], grpc.OnFinish(func(error) { c.release() }))
+	s := &stream{c: c, open: func() (grpc.ClientStream, error) { return open(c, desc, cc, method, opts...) }}
+	first, err := s.opened()
+	if err != nil {
+		return nil, err
+	}
+	s.now.Store(&first)
+	return s, nil
+}
+
+// stream is a stream that may be opened again elsewhere until its first answer: gRPC does that itself once, and not
+// for a call that was meant for somebody else.
+type stream struct {
+	c    *call
+	open func() (grpc.ClientStream, error)
+	now  atomic.Pointer[grpc.ClientStream]
+
+	answered atomic.Bool // nothing is sent again from here on
+
+	sending sync.Mutex // SendMsg, CloseSend, and sending again
+	kept    []any      // what was sent
+	closed  bool       // CloseSend was called
+	final   bool       // more was sent than is kept, or the user knows already that it has ended
+}
+
+// opened opens it, elsewhere if that fails.
+func (s *stream) opened() (grpc.ClientStream, error) {
+	for {
+		cs, err := s.open()
+		if err == nil {
+			s.c.wrote()
+			return cs, nil
+		}
+		s.c.release()
+		if !s.c.again(err) {
+			return nil, s.c.explain(err)
+		}
+	}
+}
+
+func (s *stream) current() grpc.ClientStream { return *s.now.Load() }
+
+func (s *stream) Header() (metadata.MD, error) { return s.current().Header() }
+func (s *stream) Trailer() metadata.MD         { return s.current().Trailer() }
+func (s *stream) Context() context.Context     { return s.current().Context() }
+
+func (s *stream) SendMsg(m any) error {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	if !s.final && !s.answered.Load() {
+		if len(s.kept) < mostKept {
+			s.kept = append(s.kept, m) // gRPC forbids changing it after SendMsg
+		} else {
+			s.final, s.kept = true, nil
+		}
+	}
+	err := s.current().SendMsg(m)
+	if err != nil {
+		s.final, s.kept = true, nil // the user stops sending, so that another stream would wait for the rest
+	}
+	return err
+}
+
+func (s *stream) CloseSend() error {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	s.closed = true
+	return s.current().CloseSend()
+}
+
+func (s *stream) RecvMsg(m any) error {
+	for {
+		err := s.current().RecvMsg(m)
+		switch {
+		case err == nil || err == io.EOF:
+			s.firstAnswer()
+			return err
+		case s.answered.Load() || !s.c.again(err):
+			return s.c.explain(err)
+		}
+		if err := s.restart(err); err != nil {
+			return err
+		}
+	}
+}
+
+// firstAnswer notes that the instance has spoken.
+func (s *stream) firstAnswer() {
+	if s.answered.Load() || s.answered.Swap(true) {
+		return
+	}
+	md, _ := s.current().Header() // it is here: a message has come after it
+	s.c.answered(md[keyLeaving])
+	s.sending.Lock()
+	s.kept = nil
+	s.sending.Unlock()
+}
+
+// restart opens the stream anew and sends again what was sent.
+func (s *stream) restart(failed error) error {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	if s.final {
+		s.c.giveUp(errReplay)
+		return s.c.explain(failed)
+	}
+	cs, err := s.opened()
+	if err != nil {
+		return err
+	}
+	for _, m := range s.kept {
+		if err := cs.SendMsg(m); err != nil {
+			break // RecvMsg says why
+		}
+	}
+	if s.closed {
+		_ = cs.CloseSend() // likewise
+	}
+	s.now.Store(&cs)
+	return nil
+}

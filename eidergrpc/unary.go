@@ -1,0 +1,22 @@
+package eidergrpc
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+)
+
+// unary makes one call, in as many tries as it takes and may have.
+func (cl *client) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	c := cl.newCall(ctx, method, false)
+	for {
+		err := invoke(c, method, req, reply, cc, opts...)
+		if err == nil {
+			return nil
+		}
+		c.release()
+		if !c.again(err) {
+			return c.explain(err)
+		}
+	}
+}
