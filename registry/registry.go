@@ -26,6 +26,12 @@ type Config struct {
 	Zone   string       // where this process runs; preferred when picking; "" means EIDER_ZONE
 	Logger *slog.Logger // nil means slog.Default()
 
+	// Rosters is a folder, of this user alone, in which the last good list of each service that this process
+	// calls is kept, so that the process can start while the registry is away. A registry has one of its own;
+	// processes may share it. Written by a goroutine of its own, at most once a second for each service. ""
+	// means EIDER_ROSTERS, else none: a process that starts during an outage waits for the registry.
+	Rosters string
+
 	// Dial replaces the network; nil means TCP. For tests and tunnels. It must return when ctx ends:
 	// Close waits for it.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
@@ -46,11 +52,12 @@ const (
 
 // Registry is the handle. Its methods may be called from any goroutine.
 type Registry struct {
-	caller string
-	zone   string
-	log    *slog.Logger
-	links  *links
-	fault  error // in the configuration: no retry mends it
+	caller  string
+	zone    string
+	rosters string
+	log     *slog.Logger
+	links   *links
+	fault   error // in the configuration: no retry mends it
 
 	closing context.Context // ends when Close begins
 	close   context.CancelFunc
@@ -69,11 +76,12 @@ type Registry struct {
 func Open(cfg Config) *Registry {
 	addrs, fault := addresses(cmp.Or(cfg.Addr, os.Getenv("EIDER_ADDR"), "127.0.0.1:8762"))
 	r := &Registry{
-		caller: callerName(cfg.Caller),
-		zone:   cmp.Or(cfg.Zone, os.Getenv("EIDER_ZONE")),
-		log:    cfg.Logger,
-		fault:  fault,
-		links:  newLinks(addrs, cfg.Dial),
+		caller:  callerName(cfg.Caller),
+		zone:    cmp.Or(cfg.Zone, os.Getenv("EIDER_ZONE")),
+		rosters: cmp.Or(cfg.Rosters, os.Getenv("EIDER_ROSTERS")),
+		log:     cfg.Logger,
+		fault:   fault,
+		links:   newLinks(addrs, cfg.Dial),
 	}
 	if r.log == nil {
 		r.log = slog.Default()
@@ -106,6 +114,12 @@ func (r *Registry) Caller() string { return r.caller }
 
 // Zone returns the configured zone.
 func (r *Registry) Zone() string { return r.zone }
+
+// Rosters returns the folder for lists on disk, "" for none.
+func (r *Registry) Rosters() string { return r.rosters }
+
+// Logger returns what the handle logs to.
+func (r *Registry) Logger() *slog.Logger { return r.log }
 
 // start runs f until Close awaits it. It returns an error once Close has begun.
 func (r *Registry) start(f func()) error {

@@ -38,6 +38,7 @@ type Update struct {
 	Heard     time.Time     // when the registry was last heard
 	Lease     time.Duration // the node's default lease: how long an absent instance stays suspect
 	Err       error         // why it isn't connected, as far as is known
+	FromDisk  bool          // no node has said it: a roster read it from disk, as it was when Heard
 }
 
 // Next blocks until there is something newer than what it returned before: a view, or another Connected. What

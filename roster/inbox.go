@@ -28,6 +28,9 @@ func (r *Roster) pushed(u registry.Update) {
 			r.run.done.Go(r.takeAll)
 		}
 		b.mu.Unlock()
+		if r.disk != nil {
+			r.disk.ring(r.disk.needed)
+		}
 		return
 	}
 	b.mu.Unlock() // nobody else takes: only a call of this makes it busy

@@ -36,7 +36,7 @@ func (r *Roster) publish(now time.Duration) {
 	r.snap.Store(r.build(now))
 	if alternatives > 0 {
 		for _, m := range r.members {
-			if m.leaves() && !m.marked {
+			if m.leaves() && !m.marked && !r.hinted(m) {
 				if at := orderOf(&m.in.Record); at.after(m.left) {
 					m.left = at
 				}
@@ -213,7 +213,7 @@ func (r *Roster) acknowledge(src source, done []settled) {
 	for _, s := range done {
 		s.m.letGo, s.m.before = true, nil
 	}
-	if r.news.View == nil || r.closed || r.bearing {
+	if r.news.View == nil || r.news.FromDisk || r.closed || r.bearing {
 		r.mu.Unlock()
 		return
 	}

@@ -29,6 +29,7 @@ func (r *Roster) apply(u registry.Update, now time.Duration) (tend bool) {
 	}
 	if u.View == nil {
 		u.View = r.news.View // the last good one stays
+		r.stays(&u)
 	}
 	r.news = u
 	r.bearing = len(unborn) > 0 && r.config.Companion != nil
@@ -88,7 +89,7 @@ func ordered(v *eider.View) *eider.View {
 
 // merge brings the members up to a view and returns those that need a companion.
 func (r *Roster) merge(v *eider.View, now time.Duration) (unborn []*member) {
-	first := r.news.View == nil
+	first := r.news.View == nil || r.news.FromDisk
 	sameRun := !first && v.Cursor.Run == r.news.View.Cursor.Run
 	old := r.members
 	next := make([]*member, 0, max(len(v.Instances), len(old)))

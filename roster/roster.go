@@ -59,6 +59,7 @@ type Roster struct {
 	snap    atomic.Pointer[snapshot]
 	run     runner
 	inbox   inbox
+	disk    *disk // nil: the list isn't kept on disk
 
 	saying  sync.Mutex // taken before mu
 	mu      sync.Mutex
@@ -80,13 +81,17 @@ func Follow(reg *registry.Registry, service string) *Roster { return Config{}.Fo
 // Follow begins to follow a service. It does no I/O; the first Pick or View does.
 func (c Config) Follow(reg *registry.Registry, service string) *Roster {
 	service = eider.FoldService(service)
-	return c.follow(service, reg.Zone(), func() (source, error) {
+	r := c.follow(service, reg.Zone(), func() (source, error) {
 		s, err := reg.Follow(service)
 		if err != nil {
 			return nil, err // not s: a nil pointer isn't a nil interface
 		}
 		return s, nil
 	})
+	if dir := reg.Rosters(); dir != "" && eider.CheckService(service) == nil { // the name is that of a file
+		r.disk = newDisk(dir, service, reg.Logger())
+	}
+	return r
 }
 
 func (c Config) follow(service, zone string, open func() (source, error)) *Roster {
@@ -161,7 +166,7 @@ func outcome(ctx context.Context, err error, took time.Duration) Outcome {
 
 // View returns the last good view, nil before the first, and what is known of its freshness. Instances
 // that the roster keeps although the registry's view lacks them are in it, suspect as absent. While it
-// is Connected the view is current, however long ago there was news.
+// is Connected the view is current, however long ago there was news; FromDisk, it is as old as Heard says, and a hint.
 func (r *Roster) View() registry.Update {
 	if r.snap.Load() == nil {
 		if err := r.begin(); err != nil {

@@ -47,6 +47,11 @@ func (r *Roster) begin() error {
 	r.run.once.Do(func() {
 		r.run.src, r.run.failed = r.run.open()
 		if r.run.failed == nil {
+			if r.disk != nil {
+				r.inbox.busy = true // starts has it
+				go r.keeps()
+				r.run.done.Go(r.starts)
+			}
 			r.run.done.Go(r.feed)
 			r.run.done.Go(r.tends)
 		}
@@ -66,7 +71,7 @@ func (r *Roster) feed() {
 			r.orphaned(err)
 			return
 		}
-		r.take(u)
+		r.pushed(u)
 	}
 }
 
@@ -77,7 +82,13 @@ func (r *Roster) take(u registry.Update) {
 	} else { // the usual change: nobody is to be let go of, so that needn't be the tender's to say
 		r.acknowledge(r.run.src, nil)
 	}
-	if u.View != nil && r.config.Applied != nil {
+	if u.View == nil {
+		return
+	}
+	if r.disk != nil {
+		r.disk.ring(r.disk.changed)
+	}
+	if r.config.Applied != nil {
 		r.config.Applied(u.View)
 	}
 }
@@ -162,6 +173,9 @@ func (r *Roster) Close() error {
 			r.run.failed = eider.Errorf(eider.Closed, "", "the roster is closed")
 		})
 		r.mu.Lock()
+		if r.disk != nil {
+			r.disk.last = r.record()
+		}
 		r.closed = true
 		r.snap.Store(&snapshot{service: r.service, closed: true, view: r.news.View})
 		for _, m := range r.members {
@@ -179,6 +193,9 @@ func (r *Roster) Close() error {
 			r.run.src.Close()
 		}
 		r.run.done.Wait()
+		if r.disk != nil && r.run.src != nil {
+			r.disk.await()
+		}
 		for _, m := range r.out { // nobody else is left
 			if m.companion != nil {
 				m.companion.Close()
