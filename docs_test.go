@@ -140,3 +140,32 @@ func TestHouseRequirementsAreTidy(t *testing.T) {
 		}
 	}
 }
+
+// Every attack of docs/security.md names tests that are there.
+func TestHouseAttacksHaveTheirTests(t *testing.T) {
+	there := map[string]bool{}
+	for _, folder := range []string{".", "server"} {
+		for _, name := range glob(t, folder, "_test.go") {
+			for _, found := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(read(t, name), -1) {
+				there[found[1]] = true
+			}
+		}
+	}
+	_, table, _ := strings.Cut(read(t, "docs/security.md"), "| attack |")
+	rows := 0
+	for _, row := range regexp.MustCompile(`(?m)^\| [^-].*\|$`).FindAllString(table, -1) {
+		rows++
+		tests := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(row, -1)
+		if len(tests) == 0 {
+			t.Errorf("no test is named in: %s", row)
+		}
+		for _, found := range tests {
+			if !there[found[1]] {
+				t.Errorf("docs/security.md names %s, which isn't there", found[1])
+			}
+		}
+	}
+	if rows < 4 {
+		t.Errorf("only %d attacks were found", rows)
+	}
+}

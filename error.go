@@ -21,9 +21,10 @@ const (
 	Unavailable             // nobody can answer now; retried with backoff
 	NoInstance              // the service is known, and nobody of it can be called
 	Closed                  // the handle is closed
+	Denied                  // not allowed: show a token or certificate, or one with the role that is named
 )
 
-var kindNames = [...]string{"internal", "invalid", "not found", "conflict", "stale", "limited", "unavailable", "no instance", "closed"}
+var kindNames = [...]string{"internal", "invalid", "not found", "conflict", "stale", "limited", "unavailable", "no instance", "closed", "denied"}
 
 // String returns the kind in words.
 func (k Kind) String() string {

@@ -31,7 +31,9 @@ const (
 	EventPaused       EventKind = "paused"        // this node didn't run for a while; that time doesn't count
 	EventCallerJoined EventKind = "caller joined"
 	EventCallerLeft   EventKind = "caller left"
-	EventRefused      EventKind = "refused" // a registration was refused
+	EventRefused      EventKind = "refused"  // a registration was refused
+	EventDenied       EventKind = "denied"   // somebody wasn't let in, or hadn't the role; Caller is who, as far as that is known
+	EventOperated     EventKind = "operator" // an operator did something; Caller is who
 )
 
 // Event is one thing that happened, as one node saw it. Events are told in order.

@@ -169,7 +169,7 @@ func (l *Listing) delay(err error, now time.Time) {
 	}
 	l.listedAt = time.Time{}
 	backoff := retry.Backoff{Base: 100 * time.Millisecond, Max: 5 * time.Second} // for what may pass by itself
-	if eider.KindOf(err) == eider.Invalid {
+	if kind := eider.KindOf(err); kind == eider.Invalid || kind == eider.Denied {
 		backoff = retry.Backoff{Base: 5 * time.Second, Max: time.Minute} // for what somebody has to mend
 	}
 	rnd := rand.Float64()

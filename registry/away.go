@@ -24,6 +24,9 @@ func inWords(message string) error {
 		(strings.Contains(message, "HTTP/1") || strings.Contains(message, "frame too large")) {
 		return errHTTPPort
 	}
+	if why := unsecured(message); why != "" {
+		return errors.New(why)
+	}
 	return errors.New(message)
 }
 

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/connectivity"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/eiderhq/eider/retry"
 )
@@ -30,8 +29,9 @@ const (
 // loses a node goes on to the next in his own order, so that a dead node's callers spread over the
 // others, and goes home when home is back, so that they don't stay there.
 type links struct {
-	dial  func(ctx context.Context, addr string) (net.Conn, error)
-	addrs []string
+	dial   func(ctx context.Context, addr string) (net.Conn, error)
+	addrs  []string
+	secure *security
 
 	mu      sync.Mutex
 	at      int // which address is current
@@ -52,12 +52,12 @@ type link struct {
 // connEnd is where a connection comes from and goes to.
 type connEnd struct{ local, remote net.Addr }
 
-func newLinks(addrs []string, dial func(context.Context, string) (net.Conn, error)) *links {
+func newLinks(addrs []string, dial func(context.Context, string) (net.Conn, error), secure *security) *links {
 	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
 	if dial == nil {
 		dial = dialTCP
 	}
-	return &links{addrs: addrs, dial: dial}
+	return &links{addrs: addrs, dial: dial, secure: secure}
 }
 
 // take returns the current link, or a new one. It doesn't wait for the connection.
@@ -107,8 +107,11 @@ func (l *links) close() {
 // open makes a link; gRPC connects it at its first stream.
 func (l *links) open(addr string) (*link, error) {
 	k := &link{addr: addr, retired: make(chan struct{})}
-	cc, err := grpc.NewClient("passthrough:///"+addr,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+	secured, err := l.secure.options(k)
+	if err != nil {
+		return nil, err
+	}
+	cc, err := grpc.NewClient("passthrough:///"+addr, append(secured,
 		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return k.connect(ctx, l.dial, addr) }),
 		// When to try again is decided by keep, for a whole stream; gRPC tries once.
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: dialWithin, Backoff: backoff.Config{BaseDelay: time.Hour, MaxDelay: time.Hour}}),
@@ -121,7 +124,7 @@ func (l *links) open(addr string) (*link, error) {
 		grpc.WithStaticStreamWindowSize(1<<20),
 		grpc.WithStaticConnWindowSize(4<<20),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(largestView)),
-	)
+	)...)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ package registry
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,6 +32,15 @@ type Config struct {
 	// processes may share it. Written by a goroutine of its own, at most once a second for each service. ""
 	// means EIDER_ROSTERS, else none: a process that starts during an outage waits for the registry.
 	Rosters string
+
+	// TLS encrypts connections and proves whom this process talks to; nil means by EIDER_CA (the file of an
+	// authority, or "system"), and EIDER_CERT with EIDER_KEY (this process' own certificate), each read anew for
+	// every connection; none of them set means clear text. Sessions are resumed.
+	TLS *tls.Config
+	// TokenFile holds the token that this process shows; "" means EIDER_TOKEN_FILE, else none. Token returns it instead.
+	// Either is asked for every stream, and a token is never sent in clear text to another machine.
+	TokenFile string
+	Token     func() (string, error)
 
 	// Dial replaces the network; nil means TCP. For tests and tunnels. It must return when ctx ends:
 	// Close waits for it.
@@ -80,9 +90,10 @@ func Open(cfg Config) *Registry {
 		zone:    cmp.Or(cfg.Zone, os.Getenv("EIDER_ZONE")),
 		rosters: cmp.Or(cfg.Rosters, os.Getenv("EIDER_ROSTERS")),
 		log:     cfg.Logger,
-		fault:   fault,
-		links:   newLinks(addrs, cfg.Dial),
 	}
+	secure, insecurable := newSecurity(&cfg)
+	r.fault = errors.Join(fault, insecurable)
+	r.links = newLinks(addrs, cfg.Dial, secure)
 	if r.log == nil {
 		r.log = slog.Default()
 	}

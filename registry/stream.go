@@ -98,7 +98,11 @@ func keep[Req, Reply any](r *Registry, what string, sd side[Req, Reply]) {
 
 // waitFor says how long to stay away after a stream has ended: at least what the node asked for, if it did.
 func waitFor(err error, attempt int, rnd float64) time.Duration {
-	return atLeast(err, retry.Backoff{}.Delay(attempt, rnd), rnd)
+	backoff := retry.Backoff{}
+	if eider.KindOf(err) == eider.Denied {
+		backoff = retry.Backoff{Base: 500 * time.Millisecond, Max: 15 * time.Second} // somebody has to mend it
+	}
+	return atLeast(err, backoff.Delay(attempt, rnd), rnd)
 }
 
 // atLeast makes a wait as long as the error's retry-after, spread upwards so that not all come back at once.
@@ -139,7 +143,7 @@ type session[Req, Reply any] struct {
 // once opens a stream, speaks it to its end, and returns how long it was welcome and why it ended.
 func (s *session[Req, Reply]) once() (lived time.Duration, err error) {
 	if s.link, err = s.reg.links.take(); err != nil {
-		return 0, &eider.Error{Op: "reach registry", Kind: eider.Internal, Err: err}
+		return 0, &eider.Error{Op: "reach registry", Kind: eider.KindOf(err), Err: err}
 	}
 	s.ctx, s.cut = context.WithCancelCause(s.reg.ctx)
 	s.dog = time.AfterFunc(answerWithin, func() { s.cut(errHung) })
@@ -163,8 +167,8 @@ func (s *session[Req, Reply]) broken(err error) bool {
 	switch {
 	case errors.Is(err, errMoved) || errors.Is(err, errClosed):
 		return false
-	case !s.link.up() || eider.KindOf(err) == eider.Unavailable:
-		return true
+	case !s.link.up() || eider.KindOf(err) == eider.Unavailable || eider.KindOf(err) == eider.Denied:
+		return true // whoever was denied shows what his files hold by then
 	}
 	_, said := errors.AsType[*ended](err)
 	return s.reg.links.several() && !said
@@ -348,6 +352,8 @@ func kindOf(code codes.Code) eider.Kind {
 		return eider.Limited
 	case codes.Internal, codes.Unknown, codes.DataLoss:
 		return eider.Internal
+	case codes.Unauthenticated, codes.PermissionDenied:
+		return eider.Denied
 	default:
 		return eider.Unavailable
 	}

@@ -161,11 +161,14 @@ func FromError(err error) *pb.Error {
 	if e, ok := errors.AsType[*eider.Error](err); ok {
 		after = e.RetryAfter
 	}
-	kind := eider.KindOf(err)
-	if kind > eider.Unavailable {
-		kind = eider.Internal
+	kind := pb.Kind_KIND_INTERNAL
+	switch k := eider.KindOf(err); {
+	case k <= eider.Unavailable:
+		kind = pb.Kind(k)
+	case k == eider.Denied:
+		kind = pb.Kind_KIND_DENIED
 	}
-	return &pb.Error{Kind: pb.Kind(kind), Message: err.Error(), RetryAfterMs: FromDuration(after)}
+	return &pb.Error{Kind: kind, Message: err.Error(), RetryAfterMs: FromDuration(after)}
 }
 
 // ToError reads an error from the other side; nil for none.
@@ -174,8 +177,11 @@ func ToError(op string, m *pb.Error) error {
 		return nil
 	}
 	kind := eider.Internal
-	if k := m.GetKind(); k >= 0 && k <= pb.Kind_KIND_UNAVAILABLE {
+	switch k := m.GetKind(); {
+	case k >= 0 && k <= pb.Kind_KIND_UNAVAILABLE:
 		kind = eider.Kind(k)
+	case k == pb.Kind_KIND_DENIED:
+		kind = eider.Denied
 	}
 	return &eider.Error{Op: op, Kind: kind, Err: errors.New(m.GetMessage()), RetryAfter: ToDuration(m.GetRetryAfterMs())}
 }

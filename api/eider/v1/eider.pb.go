@@ -98,6 +98,7 @@ const (
 	Kind_KIND_STALE       Kind = 4
 	Kind_KIND_LIMITED     Kind = 5
 	Kind_KIND_UNAVAILABLE Kind = 6
+	Kind_KIND_DENIED      Kind = 7
 )
 
 // Enum value maps for Kind.
@@ -110,6 +111,7 @@ var (
 		4: "KIND_STALE",
 		5: "KIND_LIMITED",
 		6: "KIND_UNAVAILABLE",
+		7: "KIND_DENIED",
 	}
 	Kind_value = map[string]int32{
 		"KIND_INTERNAL":    0,
@@ -119,6 +121,7 @@ var (
 		"KIND_STALE":       4,
 		"KIND_LIMITED":     5,
 		"KIND_UNAVAILABLE": 6,
+		"KIND_DENIED":      7,
 	}
 )
 
@@ -3127,7 +3130,7 @@ const file_eider_v1_eider_proto_rawDesc = "" +
 	"\x0fSTATUS_DRAINING\x10\x04\x12\x0f\n" +
 	"\vSTATUS_LEFT\x10\x05\x12\x0f\n" +
 	"\vSTATUS_DEAD\x10\x06\x12\x11\n" +
-	"\rSTATUS_LAPSED\x10\a*\x8a\x01\n" +
+	"\rSTATUS_LAPSED\x10\a*\x9b\x01\n" +
 	"\x04Kind\x12\x11\n" +
 	"\rKIND_INTERNAL\x10\x00\x12\x10\n" +
 	"\fKIND_INVALID\x10\x01\x12\x12\n" +
@@ -3136,7 +3139,8 @@ const file_eider_v1_eider_proto_rawDesc = "" +
 	"\n" +
 	"KIND_STALE\x10\x04\x12\x10\n" +
 	"\fKIND_LIMITED\x10\x05\x12\x14\n" +
-	"\x10KIND_UNAVAILABLE\x10\x062\x83\x01\n" +
+	"\x10KIND_UNAVAILABLE\x10\x06\x12\x0f\n" +
+	"\vKIND_DENIED\x10\a2\x83\x01\n" +
 	"\bRegistry\x12<\n" +
 	"\x06Attach\x12\x17.eider.v1.AttachRequest\x1a\x15.eider.v1.AttachReply(\x010\x01\x129\n" +
 	"\x05Watch\x12\x16.eider.v1.WatchRequest\x1a\x14.eider.v1.WatchReply(\x010\x01B/Z-github.com/eiderhq/eider/api/eider/v1;eiderv1b\x06proto3"

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,8 +28,9 @@ const (
 
 // client asks one registry's HTTP port.
 type client struct {
-	base *url.URL
-	http *http.Client
+	base  *url.URL
+	token string // "" shows none
+	http  *http.Client
 }
 
 // client returns the one that --http, EIDER_HTTP or the default names. It does no I/O.
@@ -37,17 +39,24 @@ func (a *app) client() (*client, error) {
 	if text == "" {
 		source, text = "EIDER_HTTP", a.Getenv("EIDER_HTTP")
 	}
-	base, err := parseBase(cmp.Or(text, "127.0.0.1:8761"))
+	proof, err := a.proof()
+	if err != nil {
+		return nil, err
+	}
+	base, err := parseBase(cmp.Or(text, "127.0.0.1:8761"), proof.tls)
 	if err != nil {
 		return nil, usage("%s %q: %w", source, text, err)
+	}
+	if err := proof.mayBeShown(base); err != nil {
+		return nil, err
 	}
 	dial := (&net.Dialer{Timeout: dialTimeout}).DialContext
 	if a.Dial != nil {
 		dial = func(ctx context.Context, _, address string) (net.Conn, error) { return a.Dial(ctx, address) }
 	}
-	return &client{base, &http.Client{
+	return &client{base, proof.token, &http.Client{
 		// No proxy: a registry is near, and a proxy would ask under a name that the node doesn't answer to.
-		Transport:     &http.Transport{DialContext: dial, TLSHandshakeTimeout: dialTimeout},
+		Transport:     &http.Transport{DialContext: dial, TLSHandshakeTimeout: dialTimeout, TLSClientConfig: proof.tls},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
@@ -55,17 +64,22 @@ func (a *app) client() (*client, error) {
 // close ends idle connections, and with them their goroutines.
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// parseBase reads host:port or a URL without a path.
-func parseBase(text string) (*url.URL, error) {
+// parseBase reads host:port or a URL without a path. Without a scheme it is https for whoever has something to
+// check the registry by.
+func parseBase(text string, secured *tls.Config) (*url.URL, error) {
 	if !strings.Contains(text, "://") {
-		text = "http://" + text
+		scheme := "http://"
+		if secured != nil {
+			scheme = "https://"
+		}
+		text = scheme + text
 	}
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
 		return nil, errors.New("must be host:port or a URL, as in 127.0.0.1:8761 or http://127.0.0.1:8761")
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, fmt.Errorf("has the scheme %q; it is http", u.Scheme)
+		return nil, fmt.Errorf("has the scheme %q; it is http or https", u.Scheme)
 	case u.Hostname() == "" || u.Port() == "":
 		return nil, errors.New("must name a host and a port, as in 127.0.0.1:8761")
 	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
@@ -102,6 +116,9 @@ func (c *client) ask(ctx context.Context, q question) (*http.Response, error) {
 	}
 	if q.sse {
 		req.Header.Set("Accept", "text/event-stream")
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	timer := time.AfterFunc(answerTimeout+q.wait, func() { cancel(errTooSlow) })
 	resp, err := c.http.Do(req)
@@ -159,6 +176,9 @@ func (c *client) away(err error) error {
 	case errors.As(err, &dns):
 		why = "%s can't be found: no address is known for that host; name another with --http or EIDER_HTTP"
 	case errors.Is(err, syscall.ECONNREFUSED):
+	case certificateFault(err):
+		why = "%s isn't trusted: name the file of the authority that signed its certificate with --tls-ca or EIDER_CA"
+		return &exit{exitUnreachable, fmt.Errorf(why+" (%w)", c.base, err)}
 	case errors.Is(err, http.ErrSchemeMismatch):
 		why = "%s speaks plain HTTP, as a registry does: write http:// in --http or EIDER_HTTP"
 	case strings.Contains(err.Error(), "malformed HTTP"): // net/http has no word for it but this
@@ -175,6 +195,9 @@ func (c *client) refused(resp *http.Response) error {
 		Error struct{ Kind, Message string }
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if strings.Contains(string(text), "HTTP request to an HTTPS server") { // net/http's word to who speaks in clear text
+		return &exit{exitUnreachable, fmt.Errorf("%s speaks TLS: write https:// in --http or EIDER_HTTP, and name the authority of its certificate with --tls-ca or EIDER_CA", c.base)}
+	}
 	if err != nil || json.Unmarshal(text, &f) != nil || f.Error.Message == "" {
 		return c.stranger(resp)
 	}

@@ -51,6 +51,11 @@ which ` + "`…`" + ` shows; elsewhere it is whole. What a terminal could take f
 	b.WriteString("## Flags of every command\n\n" + flagTable(root.PersistentFlags(), nil))
 	for _, cmd := range root.Commands() {
 		describe(&b, cmd)
+		for _, sub := range cmd.Commands() {
+			if cmd.GroupID != "" {
+				describe(&b, sub)
+			}
+		}
 	}
 	b.WriteString("\n## eider completion\n\n`eider completion bash`, `fish`, `powershell` and `zsh` print a script that completes commands, flags and the names of\nservices, which it asks the registry for; `eider completion bash --help` says where to put it.\n")
 	return b.String()

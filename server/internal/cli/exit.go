@@ -18,6 +18,7 @@ const (
 	exitUnreachable = 3 // no registry answers
 	exitNotFound    = 4 // the registry answers that there is no such thing
 	exitLater       = 5 // the registry answers that it can't answer now: a limit, or it isn't ready
+	exitDenied      = 6 // the registry answers that this isn't allowed
 )
 
 // exitCodes documents them.
@@ -31,6 +32,7 @@ var exitCodes = []struct {
 	{exitUnreachable, "no registry answers"},
 	{exitNotFound, "the registry answers that there is no such service"},
 	{exitLater, "the registry answers that it can't serve this now: a limit is reached, or it isn't ready"},
+	{exitDenied, "the registry answers that this isn't allowed: no token or certificate was shown, or one without the role"},
 }
 
 // exit is an error with the code that it ends the process with.
@@ -62,6 +64,7 @@ var codeOf = map[eider.Kind]int{
 	eider.Unavailable: exitLater,
 	eider.NoInstance:  exitLater,
 	eider.Closed:      exitLater,
+	eider.Denied:      exitDenied,
 }
 
 // explain tells the person what went wrong and returns the exit code. An error that is not one of ours

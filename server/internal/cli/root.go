@@ -71,6 +71,9 @@ type app struct {
 	output string // table or json
 	json   bool   // --json
 	http   string // --http
+
+	tlsCA     string // --tls-ca
+	tokenFile string // --token-file
 }
 
 // introduction is what a newcomer reads first.
@@ -122,10 +125,15 @@ func (a *app) root() *cobra.Command {
 	flags.StringVarP(&a.output, "output", "o", "table", "`FORMAT` of the answer: table or json")
 	flags.BoolVar(&a.json, "json", false, "short for --output json")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)) // it fails for an unknown flag only
-	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "ask", Title: "Ask a registry:"})
+	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "ask", Title: "Ask a registry:"}, &cobra.Group{ID: "access", Title: "Say who may:"})
 	for _, cmd := range []*cobra.Command{a.servicesCommand(), a.instancesCommand(), a.callersCommand(), a.drainsCommand(), a.eventsCommand()} {
 		cmd.GroupID = "ask"
+		a.proofFlags(cmd)
 		cmd.Flags().StringVar(&a.http, "http", "", "`ADDRESS` of the registry's HTTP port, host:port or URL (default $EIDER_HTTP, else 127.0.0.1:8761)")
+		root.AddCommand(cmd)
+	}
+	for _, cmd := range []*cobra.Command{a.certsCommand(), a.tokensCommand()} {
+		cmd.GroupID = "access"
 		root.AddCommand(cmd)
 	}
 	root.AddCommand(a.serverCommand())

@@ -15,9 +15,10 @@ import (
 
 // listening is what `eider server --json` prints once it serves.
 type listening struct {
-	Ready bool   `json:"ready"`
-	GRPC  string `json:"grpc"`
-	HTTP  string `json:"http"`
+	Ready   bool   `json:"ready"`
+	GRPC    string `json:"grpc"`
+	HTTP    string `json:"http"`
+	Metrics string `json:"metrics,omitempty"` // if they have an address of their own
 }
 
 func (a *app) serverCommand() *cobra.Command {
@@ -28,8 +29,9 @@ func (a *app) serverCommand() *cobra.Command {
 		Long: `Run a registry, until Ctrl-C or SIGTERM stops it in order: its clients are told to come
 back, and nobody is suspected. A second signal ends it at once.
 
-It listens on loopback only, since it has neither TLS nor tokens yet, and it keeps
-nothing on disk: after a restart the processes attach again by themselves, and until
+It listens on loopback, where everybody may do everything. Beyond it, it asks for TLS
+(--cert, --key) and for who is let in (--tokens); docs/security.md has the five commands
+that set that up. It keeps nothing on disk: after a restart the processes attach again by themselves, and until
 they have had the time to, their callers keep the list that they have.
 
 Every flag is also an environment variable (--log-format is EIDER_LOG_FORMAT) and a line
@@ -77,10 +79,14 @@ func (a *app) serve(ctx context.Context, n *node.Node, log *slog.Logger) error {
 			return
 		case <-n.Ready():
 		}
-		log.Info("eider: reachable from this machine only (loopback), and nothing is kept across a restart yet; `eider services` asks it")
+		log.Info("eider: " + n.Reach() + ", and nothing is kept across a restart yet; `eider services` asks it")
 		if a.output == "json" {
 			addrs := n.Addrs()
-			if err := a.writeJSON(listening{true, addrs.GRPC.String(), addrs.HTTP.String()}, false); err != nil {
+			at := listening{Ready: true, GRPC: addrs.GRPC.String(), HTTP: addrs.HTTP.String()}
+			if addrs.Metrics != nil {
+				at.Metrics = addrs.Metrics.String()
+			}
+			if err := a.writeJSON(at, false); err != nil {
 				log.Error("eider: nobody can be told the addresses", "err", err)
 			}
 		}

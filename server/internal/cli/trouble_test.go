@@ -113,7 +113,7 @@ func TestWhichRegistry(t *testing.T) {
 	for text, want := range map[string]string{
 		"127.0.0.1:8761": "http://127.0.0.1:8761", "http://localhost:1/": "http://localhost:1", "https://eider:443": "https://eider:443", "[::1]:8761": "http://[::1]:8761",
 	} {
-		if u, err := parseBase(text); err != nil || u.String() != want {
+		if u, err := parseBase(text, nil); err != nil || u.String() != want {
 			t.Errorf("%q: %v, %v; want %s", text, u, err, want)
 		}
 	}
@@ -338,7 +338,7 @@ func FuzzBase(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		u, err := parseBase(text)
+		u, err := parseBase(text, nil)
 		if err != nil {
 			return
 		}

@@ -7,14 +7,22 @@ import (
 )
 
 // collectors show what the native front holds and has refused, on the console's /metrics.
-func collectors(srv *native.Server) []prometheus.Collector {
+func collectors(srv *native.Server, g *gate) []prometheus.Collector {
 	gauge := func(name, help string, of func(native.Stats) int64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(of(srv.Stats())) })
 	}
 	counter := func(name, help string, of func(native.Stats) int64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(of(srv.Stats())) })
 	}
+	handshakes := func(resumed string, of func() int64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "eider_tls_handshakes_total", Help: "TLS handshakes on every port: in full, or resumed from an earlier one.",
+			ConstLabels: prometheus.Labels{"resumed": resumed}}, func() float64 { return float64(of()) })
+	}
 	return []prometheus.Collector{
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "eider_access_denied_total", Help: "Streams and requests of those who aren't let in or lack the role, on every port."},
+			func() float64 { return float64(g.audit.Refusals()) }),
+		handshakes("false", func() int64 { full, _ := g.certs.Handshakes(); return full }),
+		handshakes("true", func() int64 { _, resumed := g.certs.Handshakes(); return resumed }),
 		gauge("eider_native_connections", "Open connections of the native protocol.", func(s native.Stats) int64 { return s.Connections }),
 		gauge("eider_native_streams", "Open streams of the native protocol.", func(s native.Stats) int64 { return s.Streams }),
 		counter("eider_native_turned_away_total", "Connections closed at once because --max-connections was reached.", func(s native.Stats) int64 { return s.TurnedAway }),

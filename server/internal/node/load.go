@@ -94,7 +94,7 @@ func (s *Settings) Load(getenv func(string) string) error {
 	if len(faults) == 0 { // else what is left of the values says nothing
 		faults = s.together()
 	}
-	return invalid(faults)
+	return invalid(append(faults, s.exposed()...))
 }
 
 func (s *Settings) loadFile(path string, rows map[string]row) []error {

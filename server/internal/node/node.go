@@ -38,8 +38,8 @@ type Config struct {
 	Dial   func(ctx context.Context, address string) error
 }
 
-// Addrs are where a node is served.
-type Addrs struct{ GRPC, HTTP net.Addr }
+// Addrs are where a node is served. Metrics is nil unless they have an address of their own.
+type Addrs struct{ GRPC, HTTP, Metrics net.Addr }
 
 // Node is one registry server. It runs once.
 type Node struct {
@@ -47,7 +47,8 @@ type Node struct {
 	log     *slog.Logger
 	replica replica.Registry
 	native  *native.Server
-	console http.Handler
+	console console.Console
+	gate    gate
 
 	ran     atomic.Bool
 	pending atomic.Pointer[string] // what the node waits for before it is ready; nil once it is
@@ -71,21 +72,23 @@ func New(cfg Config) (*Node, error) {
 	if cfg.Listen == nil {
 		cfg.Listen = func(address string) (net.Listener, error) { return net.Listen("tcp", address) }
 	}
-	n := &Node{cfg: cfg, log: cfg.Logger, ready: make(chan struct{})}
+	n := &Node{cfg: cfg, log: cfg.Logger, ready: make(chan struct{}), gate: newGate(s, cfg.Logger)}
 	n.waitFor("it hasn't started yet")
 	n.replica = solo.New(solo.Config{
 		Node: s.Node, Version: cfg.Version, Fresh: s.Fresh, Logger: n.log, Dial: cfg.Dial,
-		Ledger: ledger.Config{Lease: s.Lease, Beat: s.Beat, Cap: s.Cap,
+		Ledger: ledger.Config{Lease: s.Lease, Beat: s.Beat, Cap: s.Cap, Networks: s.networks(),
 			MaxInstances: s.MaxInstances, MaxServices: s.MaxServices, MaxCallers: s.MaxCallers},
 	})
 	rate := func(perSecond int) native.Rate {
 		return native.Rate{PerSecond: float64(perSecond), Burst: 2 * perSecond}
 	}
-	n.native = native.New(n.replica, native.Config{Beat: s.Beat, Lease: s.Lease, Logger: n.log, Limits: native.Limits{
+	n.gate.tellTo(n.replica)
+	n.native = native.New(n.replica, native.Config{Beat: s.Beat, Lease: s.Lease, Logger: n.log, Guard: n.gate.guard, Certs: n.gate.certs, Audit: n.gate.audit, Limits: native.Limits{
 		Connections: s.MaxConnections, Streams: s.MaxStreams, Instances: s.MaxStreamInstances, Subscriptions: s.MaxStreamServices,
 		Register: rate(s.RegisterRate), Reattach: rate(s.ReattachRate), Watch: rate(s.WatchRate),
 	}})
-	n.console = console.New(n.replica, console.Config{Version: cfg.Version, Pending: n.waitsFor, Collectors: collectors(n.native), Logger: n.log})
+	n.console = console.Both(n.replica, console.Config{Version: cfg.Version, Pending: n.waitsFor, Collectors: collectors(n.native, &n.gate), Logger: n.log,
+		Guard: n.gate.guard, Certs: n.gate.certs, Audit: n.gate.audit, Hosts: words(s.Host), Elsewhere: s.Metrics != ""})
 	return n, nil
 }
 
@@ -122,7 +125,10 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.ran.Swap(true) {
 		return eider.Errorf(eider.Closed, "run node", "this node has run already; make a new one")
 	}
-	grpcLis, httpLis, err := n.listen()
+	if err := n.gate.open(); err != nil {
+		return err
+	}
+	lis, err := n.listen()
 	if err != nil {
 		return err
 	}
@@ -134,7 +140,7 @@ func (n *Node) Run(ctx context.Context) error {
 	replicaCtx, stopReplica := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopReplica()
 	pagesCtx, stopPages := context.WithCancel(context.WithoutCancel(ctx))
-	pages := n.pages(pagesCtx)
+	pages := []*http.Server{n.pages(pagesCtx, n.console.Handler), n.pages(pagesCtx, n.console.Metrics)}
 	defer n.stop(pages, stopPages)
 
 	start := func(what string, run func() error) {
@@ -145,10 +151,15 @@ func (n *Node) Run(ctx context.Context) error {
 		})
 	}
 	start("replica", func() error { return n.replica.Run(replicaCtx) })
-	start("grpc", func() error { return n.native.Serve(grpcLis) })
-	start("http", func() error { return pages.Serve(httpLis) })
+	start("access", func() error { return n.gate.watch(replicaCtx, n.native.Recheck) })
+	start("grpc", func() error { return n.native.Serve(lis.grpc) })
+	start("http", func() error { return pages[0].Serve(n.gate.secured(lis.http)) })
+	n.addrs = Addrs{GRPC: lis.grpc.Addr(), HTTP: lis.http.Addr()}
+	if lis.metrics != nil {
+		start("metrics", func() error { return pages[1].Serve(n.gate.secured(lis.metrics)) })
+		n.addrs.Metrics = lis.metrics.Addr()
+	}
 
-	n.addrs = Addrs{grpcLis.Addr(), httpLis.Addr()}
 	if n.awaitReplica(ctx) {
 		n.pending.Store(nil)
 		n.log.Info(fmt.Sprintf("eider: ready, grpc %s http %s", n.addrs.GRPC, n.addrs.HTTP)) // programs read this line
@@ -176,25 +187,37 @@ func (n *Node) awaitReplica(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// listen takes both addresses, or neither.
-func (n *Node) listen() (grpcLis, httpLis net.Listener, err error) {
-	grpcLis, errGRPC := n.cfg.Listen(n.cfg.Settings.GRPC)
-	httpLis, errHTTP := n.cfg.Listen(n.cfg.Settings.HTTP)
-	if errGRPC == nil && errHTTP == nil {
-		return grpcLis, httpLis, nil
-	}
-	for _, lis := range []net.Listener{grpcLis, httpLis} {
-		if lis != nil {
-			lis.Close()
+// listeners are a node's; metrics is nil unless they have an address of their own.
+type listeners struct{ grpc, http, metrics net.Listener }
+
+// listen takes all addresses, or none.
+func (n *Node) listen() (lis listeners, err error) {
+	s := &n.cfg.Settings
+	var faults []error
+	var taken []net.Listener
+	take := func(setting, address string) net.Listener {
+		l, err := n.cfg.Listen(address)
+		if err != nil {
+			faults = append(faults, n.explain(setting, address, err))
+			return nil
 		}
+		taken = append(taken, l)
+		return l
 	}
-	return nil, nil, errors.Join(n.explain("grpc", n.cfg.Settings.GRPC, errGRPC), n.explain("http", n.cfg.Settings.HTTP, errHTTP))
+	lis.grpc, lis.http = take("grpc", s.GRPC), take("http", s.HTTP)
+	if s.Metrics != "" {
+		lis.metrics = take("metrics", s.Metrics)
+	}
+	if len(faults) == 0 {
+		return lis, nil
+	}
+	for _, l := range taken {
+		l.Close()
+	}
+	return listeners{}, errors.Join(faults...)
 }
 
 func (n *Node) explain(setting, address string, err error) error {
-	if err == nil {
-		return nil
-	}
 	op, kind := "listen for "+setting, eider.Unavailable
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -207,9 +230,9 @@ func (n *Node) explain(setting, address string, err error) error {
 	return &eider.Error{Op: op, Kind: kind, Err: err}
 }
 
-func (n *Node) pages(ctx context.Context) *http.Server {
+func (n *Node) pages(ctx context.Context, handler http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           n.console,
+		Handler:           handler,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       time.Minute,
@@ -219,14 +242,16 @@ func (n *Node) pages(ctx context.Context) *http.Server {
 }
 
 // stop stops both fronts, each within the grace.
-func (n *Node) stop(pages *http.Server, stopPages context.CancelFunc) {
+func (n *Node) stop(pages []*http.Server, stopPages context.CancelFunc) {
 	n.waitFor("it is stopping")
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	n.native.Stop(ctx)
 	stopPages() // ends event streams, which Shutdown would wait for
-	if err := pages.Shutdown(ctx); err != nil {
-		pages.Close()
+	for _, one := range pages {
+		if err := one.Shutdown(ctx); err != nil {
+			one.Close()
+		}
 	}
 	n.log.Info("eider: stopped", "node", cmp.Or(n.cfg.Settings.Node, "eider"))
 }

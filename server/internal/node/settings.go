@@ -7,10 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/netip"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/eiderhq/eider"
@@ -22,6 +18,16 @@ import (
 type Settings struct {
 	GRPC string // where the native protocol is served, ip:port; "" means 127.0.0.1:8762, port 0 any free one
 	HTTP string // where pages, JSON and metrics are served; "" means 127.0.0.1:8761
+
+	Metrics string // where metrics are served, and then no longer on HTTP's address; "" means there
+
+	Cert, Key    string // this node's certificate and its key, in PEM, for TLS on every port; "" means none
+	ClientCA     string // the authority of client certificates, in PEM; "" means that none is asked for
+	Tokens       string // the file of tokens and certificates that are let in, and their roles; "" asks nobody
+	InsecureGRPC bool   // serves the native protocol beyond loopback without TLS or tokens
+	InsecureHTTP bool   // serves JSON, events and metrics so
+	Host         string // names, by commas, that requests may call this node by besides localhost and its certificate's
+	DialNetworks string // networks, by commas, that are dialled besides a process' own address
 
 	Node  string // this node's name; "" means the host's
 	Fresh bool   // declares that nobody called before this node started: barriers and views are complete at once
@@ -65,8 +71,17 @@ type row struct {
 // rows is the one table of settings.
 func (s *Settings) rows() []row {
 	return []row{
-		address("grpc", &s.GRPC, defaultGRPC, "where the native protocol is served; loopback only for now"),
-		address("http", &s.HTTP, defaultHTTP, "where JSON, events and metrics are served; loopback only for now"),
+		address("grpc", &s.GRPC, defaultGRPC, "where the native protocol is served; beyond loopback with --cert and --tokens"),
+		address("http", &s.HTTP, defaultHTTP, "where JSON, events and metrics are served; beyond loopback with --cert and --tokens"),
+		optional(address("metrics", &s.Metrics, "127.0.0.1:8763", "where metrics are served, and then no longer at --http"), &s.Metrics),
+		file("cert", &s.Cert, "this node's certificate (PEM), for TLS on every port; read again when it changes"),
+		file("key", &s.Key, "the key of --cert (PEM)"),
+		file("client-ca", &s.ClientCA, "the authority (PEM) of client certificates; --tokens gives them their roles"),
+		file("tokens", &s.Tokens, "the file of who is let in, written by `eider tokens`; read again when it changes"),
+		boolean("insecure-grpc", &s.InsecureGRPC, "serve --grpc beyond loopback without TLS or without tokens"),
+		boolean("insecure-http", &s.InsecureHTTP, "serve --http and --metrics beyond loopback without TLS or without tokens"),
+		list("host", &s.Host, "name,…", "names that HTTP requests may call this node by, besides localhost, its address and its certificate's", checkHost),
+		list("dial-networks", &s.DialNetworks, "cidr,…", "networks to dial for evidence, besides the address that a process comes from", checkNetwork),
 		word("node", &s.Node, "this node's name (default the host's)"),
 		boolean("fresh", &s.Fresh, "declare that nobody called before this node started, so that drains needn't wait for them"),
 		duration("lease", &s.Lease, time.Second, time.Hour, "an instance that is silent for so long lapses"),
@@ -121,7 +136,7 @@ func (s Settings) Check() error {
 		}
 	}
 	faults = append(faults, s.together()...)
-	return invalid(faults)
+	return invalid(append(faults, s.exposed()...))
 }
 
 // together holds settings to each other; each of them may be well by itself. A setting is called as its source
@@ -134,6 +149,35 @@ func (s *Settings) together() []error {
 	}
 	if _, port, err := net.SplitHostPort(s.GRPC); err == nil && s.GRPC == s.HTTP && port != "0" {
 		faults = append(faults, fmt.Errorf("%s: %s is where grpc is served already; choose another port", s.source("http"), s.HTTP))
+	}
+	for _, pair := range [][2]string{{"cert", "key"}, {"key", "cert"}, {"client-ca", "cert"}, {"client-ca", "tokens"}} {
+		if s.said(pair[0]) && !s.said(pair[1]) {
+			faults = append(faults, fmt.Errorf("%s: says nothing without --%s; give both", s.source(pair[0]), pair[1]))
+		}
+	}
+	return faults
+}
+
+// said tells whether one of the settings of access was given.
+func (s *Settings) said(name string) bool {
+	return map[string]string{"cert": s.Cert, "key": s.Key, "client-ca": s.ClientCA, "tokens": s.Tokens}[name] != ""
+}
+
+// exposed finds addresses that other machines could reach although nobody there is asked who he is, or what he says
+// could be read on the way.
+func (s *Settings) exposed() []error {
+	var faults []error
+	for _, one := range []struct {
+		name, address string
+		insecure      bool
+		flag          string
+	}{{"grpc", s.GRPC, s.InsecureGRPC, "insecure-grpc"}, {"http", s.HTTP, s.InsecureHTTP, "insecure-http"}, {"metrics", s.Metrics, s.InsecureHTTP, "insecure-http"}} {
+		if one.insecure || one.address == "" || s.Cert != "" && s.Tokens != "" {
+			continue
+		}
+		if err := checkLoopback(one.address, one.flag); err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", s.source(one.name), err))
+		}
 	}
 	return faults
 }
@@ -163,104 +207,4 @@ func (s *Settings) source(name string) string {
 		return from
 	}
 	return "--" + name
-}
-
-func address(name string, to *string, usual, about string) row {
-	return row{name, "ip:port", about, func(text string) error {
-		if name == "http" { // EIDER_HTTP also names the registry to ask, which may be a URL
-			text = strings.TrimSuffix(strings.TrimPrefix(text, "http://"), "/")
-		}
-		if err := checkBind(text, usual); err != nil {
-			return err
-		}
-		*to = text
-		return nil
-	}, func() string { return *to }}
-}
-
-// checkBind allows loopback alone: nothing here asks who is there yet.
-func checkBind(text, usual string) error {
-	if scheme, _, ok := strings.Cut(text, "://"); ok {
-		return fmt.Errorf("%q has the scheme %s, and it is an address to listen on: write ip:port, as in %s", text, scheme, usual)
-	}
-	host, port, err := net.SplitHostPort(text)
-	if err != nil {
-		return fmt.Errorf("%q must be ip:port, as in %s", text, usual)
-	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return fmt.Errorf("%q needs a port from 0 to 65535; 0 means any free one", text)
-	}
-	if host == "localhost" {
-		return nil
-	}
-	ip, err := netip.ParseAddr(host)
-	if err != nil && host != "" {
-		return fmt.Errorf("%q must name an IP or localhost, as in %s", text, usual)
-	}
-	if host == "" || !ip.IsLoopback() {
-		return fmt.Errorf("%q could be reached from other machines, and this version has neither TLS nor tokens, so anybody there could register and remove instances; bind to loopback, as in %s",
-			text, net.JoinHostPort("127.0.0.1", port))
-	}
-	return nil
-}
-
-func duration(name string, to *time.Duration, least, most time.Duration, about string) row {
-	return row{name, "duration", about, func(text string) error {
-		d, err := time.ParseDuration(text)
-		if err != nil {
-			return fmt.Errorf("%q is no duration; write a number and a unit, as in 20s or 1m30s", text)
-		}
-		if d < least || d > most {
-			return fmt.Errorf("%s is out of bounds; it may be %s to %s", text, least, most)
-		}
-		*to = d
-		return nil
-	}, func() string { return to.String() }}
-}
-
-const maxNumber = 10_000_000
-
-func number(name string, to *int, about string) row {
-	return row{name, "number", about, func(text string) error {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			return fmt.Errorf("%q is no whole number", text)
-		}
-		if n < 1 || n > maxNumber {
-			return fmt.Errorf("%s is out of bounds; it may be 1 to %d", text, maxNumber)
-		}
-		*to = n
-		return nil
-	}, func() string { return strconv.Itoa(*to) }}
-}
-
-func boolean(name string, to *bool, about string) row {
-	return row{name, "bool", about, func(text string) error {
-		switch text {
-		case "true", "false":
-			*to = text == "true"
-			return nil
-		}
-		return fmt.Errorf("%q is neither true nor false", text)
-	}, func() string { return strconv.FormatBool(*to) }}
-}
-
-func choice(name string, to *string, about string, words ...string) row {
-	return row{name, strings.Join(words, "|"), about, func(text string) error {
-		if !slices.Contains(words, text) {
-			return fmt.Errorf("%q is none of %s", text, strings.Join(words, ", "))
-		}
-		*to = text
-		return nil
-	}, func() string { return *to }}
-}
-
-func word(name string, to *string, about string) row {
-	return row{name, "name", about, func(text string) error {
-		if text != "" && eider.CheckID(text) != nil {
-			return fmt.Errorf("%.140q must have 1 to %d bytes of printable ASCII without space, '/' and '@'", text, eider.MaxName)
-		}
-		*to = text
-		return nil
-	}, func() string { return *to }}
 }

@@ -257,7 +257,7 @@ func FuzzSettingsFile(f *testing.F) {
 				t.Errorf("a fault without its place: %v", err)
 			}
 		}
-		for _, err := range []error{checkBind(s.GRPC, defaultGRPC), checkBind(s.HTTP, defaultHTTP)} {
+		for _, err := range []error{checkAddress(s.GRPC, defaultGRPC), checkAddress(s.HTTP, defaultHTTP)} {
 			if err != nil {
 				t.Error(err)
 			}

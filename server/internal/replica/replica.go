@@ -43,9 +43,16 @@ type Postponer interface {
 	PostponeCaller(caller string, by time.Duration) // the cap of a known caller
 }
 
+// Auditor is a Registry that takes events of its fronts among its own: who wasn't let in, what an operator did. A
+// front asks for it by a type assertion.
+type Auditor interface {
+	Audit(eider.Event)
+}
+
 // Peer is who is at the other end of a stream.
 type Peer struct {
-	Caller   string     // the process' name, which joins its two streams
+	Caller   string     // the process' name, which joins its two streams; chosen by itself
+	Identity string     // who it has shown to be: "token orders"; "" where nobody is asked
 	Observer bool       // never acknowledges, never delays a drain
 	Addr     netip.Addr // where it comes from; not valid when that isn't IP
 }

@@ -1,6 +1,8 @@
 // Package console is the front for people, scripts and Prometheus: what one node knows, as JSON, as an
 // event stream and as metrics, read only.
 //
+// Where tokens are asked for, everything but the probes needs the role read.
+//
 // Whoever asks here observes: nothing asked here acknowledges anything or delays a drain. There are only
 // GET and HEAD, and a request must name this node as people on this machine do (localhost or a loopback
 // address), so that a web page can't reach it by a name of its own that it has pointed here.
@@ -12,9 +14,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/netip"
 	"path"
 	"slices"
 	"strconv"
@@ -25,6 +25,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/server/internal/access"
 	"github.com/eiderhq/eider/server/internal/replica"
 )
 
@@ -41,6 +42,11 @@ type Config struct {
 	Heartbeat  time.Duration // 0 means 15s; the longest silence on an event stream
 	MaxBytes   int           // 0 means 4 MiB; of items in one answer, the rest is asked for with after= (16 MiB for /v1/sd)
 
+	Guard *access.Guard // who is let in; nil asks nobody
+	Certs *access.Certs // the listener's, for the names that requests may use and for clients' certificates; nil without TLS
+	Audit *access.Audit // hears of refusals and of what operators do; nil means nobody
+
+	Elsewhere  bool                   // metrics have an address of their own: see Metrics
 	Collectors []prometheus.Collector // further metrics of this node, for /metrics
 	Logger     *slog.Logger           // nil means slog.Default()
 }
@@ -69,11 +75,21 @@ type console struct {
 type route struct {
 	Path  string `json:"path"`
 	About string `json:"about"`
+	need  role
 	serve http.HandlerFunc
 }
 
+// Console is the front: it serves everything below /, Metrics its metrics alone.
+type Console struct {
+	http.Handler
+	Metrics http.Handler
+}
+
 // New returns the handler of everything below /. It starts nothing.
-func New(reg replica.Reader, cfg Config) http.Handler {
+func New(reg replica.Reader, cfg Config) http.Handler { return Both(reg, cfg).Handler }
+
+// Both returns the handler of everything below /, and one of the metrics alone, for an address of its own.
+func Both(reg replica.Reader, cfg Config) Console {
 	cfg.Version = cmp.Or(cfg.Version, "unknown")
 	cfg.MaxStreams = cmp.Or(cfg.MaxStreams, 64)
 	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 15*time.Second)
@@ -86,26 +102,43 @@ func New(reg replica.Reader, cfg Config) http.Handler {
 	c.streams = make(chan struct{}, cfg.MaxStreams)
 	c.metrics = newMetrics(reg, cfg, func() int { return len(c.streams) })
 	c.routes = []route{
-		{"/", "what is here", c.index},
-		{"/v1/services", "every service at a glance: ?limit= &after=", c.services},
-		{"/v1/services/{service}", "one service: its instances, and who of them ended lately: ?limit= &after= &wait= (with If-None-Match)", c.view},
-		{"/v1/callers", "who calls, and how far behind they are: ?service= &limit= &after=", c.callers},
-		{"/v1/drains", "planned departures, running and past: ?service= &limit=", c.drains},
-		{"/v1/events", "what happened, in order; a stream with Accept: text/event-stream: ?service= &after= &last= &limit=", c.events},
-		{"/v1/sd", "instances that are UP, for Prometheus' http_sd_configs: ?service= &port=", c.discovery},
-		{"/healthz", "200 while this process answers", c.healthz},
-		{"/readyz", "200 when this node is ready, else 503 with the reasons", c.readyz},
-		{"/metrics", "metrics for Prometheus", promhttp.HandlerFor(c.metrics.gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4, EnableOpenMetrics: true}).ServeHTTP},
+		{"/", "what is here", reader, c.index},
+		{"/v1/services", "every service at a glance: ?limit= &after=", reader, c.services},
+		{"/v1/services/{service}", "one service: its instances, and who of them ended lately: ?limit= &after= &wait= (with If-None-Match)", reader, c.view},
+		{"/v1/callers", "who calls, and how far behind they are: ?service= &limit= &after=", reader, c.callers},
+		{"/v1/drains", "planned departures, running and past: ?service= &limit=", reader, c.drains},
+		{"/v1/events", "what happened, in order; a stream with Accept: text/event-stream: ?service= &after= &last= &limit=", reader, c.events},
+		{"/v1/sd", "instances that are UP, for Prometheus' http_sd_configs: ?service= &port=", reader, c.discovery},
+		{"/healthz", "200 while this process answers", anybody, c.healthz},
+		{"/readyz", "200 when this node is ready, else 503 with the reasons", anybody, c.readyz},
+	}
+	if !cfg.Elsewhere {
+		c.routes = append(c.routes, c.metricsRoute())
 	}
 	for _, rt := range c.routes {
 		pattern := rt.Path
 		if pattern == "/" {
 			pattern = "/{$}"
 		}
-		c.mux.Handle(pattern, c.counted(rt.Path, rt.serve))
+		c.mux.Handle(pattern, c.counted(rt.Path, c.allowed(rt.need, rt.serve)))
 	}
 	c.mux.Handle("/", c.counted("unknown", c.unknown))
-	return c
+	return Console{c, c.alone()}
+}
+
+func (c *console) metricsRoute() route {
+	serve := promhttp.HandlerFor(c.metrics.gatherer, promhttp.HandlerOpts{MaxRequestsInFlight: 4, EnableOpenMetrics: true})
+	return route{"/metrics", "metrics for Prometheus", reader, serve.ServeHTTP}
+}
+
+// alone serves the metrics at an address of their own, under the same rules.
+func (c *console) alone() http.Handler {
+	only := *c
+	only.mux, only.routes = http.NewServeMux(), []route{c.metricsRoute()}
+	rt := only.routes[0]
+	only.mux.Handle(rt.Path, c.counted(rt.Path, c.allowed(rt.need, rt.serve)))
+	only.mux.Handle("/", c.counted("unknown", only.unknown))
+	return &only
 }
 
 // ServeHTTP turns away what must not come in, and hands the rest to its route.
@@ -114,13 +147,11 @@ func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	reason, sentence := c.foreign(r)
 	switch {
-	case !c.known(r.Host):
-		c.metrics.refuse("host")
-		fail(w, http.StatusForbidden, eider.Invalid, fmt.Sprintf("this node doesn't answer to %.80q: ask for it as localhost or by its loopback address, as in http://127.0.0.1:8761/", r.Host))
-	case r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate":
-		c.metrics.refuse("cross-site")
-		fail(w, http.StatusForbidden, eider.Invalid, "a page of another site asked: only programs and pages of this node may")
+	case reason != "":
+		c.metrics.refuse(reason)
+		fail(w, http.StatusForbidden, eider.Invalid, sentence)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		c.metrics.refuse("method")
 		h.Set("Allow", "GET, HEAD")
@@ -138,26 +169,6 @@ func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func clean(p string) bool {
 	cleaned := path.Clean(p)
 	return strings.HasPrefix(p, "/") && (p == cleaned || p == cleaned+"/" && cleaned != "/")
-}
-
-// known tells whether a request may name this node so. A browser that was led here by a stranger's name
-// (DNS rebinding) names the stranger's; no name at all is no browser.
-func (c *console) known(host string) bool {
-	if name, port, err := net.SplitHostPort(host); err == nil {
-		if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-			return false
-		}
-		host = name
-	} else if name, ok := strings.CutPrefix(host, "["); ok {
-		if host, ok = strings.CutSuffix(name, "]"); !ok {
-			return false
-		}
-	}
-	if host == "" || c.hosts[strings.ToLower(host)] {
-		return true
-	}
-	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsLoopback()
 }
 
 func (c *console) index(w http.ResponseWriter, r *http.Request) {

@@ -20,6 +20,7 @@ var statusOf = map[eider.Kind]int{
 	eider.Unavailable: http.StatusServiceUnavailable,
 	eider.NoInstance:  http.StatusServiceUnavailable,
 	eider.Closed:      http.StatusServiceUnavailable,
+	eider.Denied:      http.StatusForbidden,
 }
 
 // failure is how every error reads here.

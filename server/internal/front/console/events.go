@@ -193,6 +193,10 @@ func (c *console) stream(w http.ResponseWriter, r *http.Request, rd *reading) {
 	}
 	greeting := "retry: 2000\n: events of " + strconv.QuoteToASCII(c.reg.Node().Name) + "\n\n"
 	for {
+		if !c.still(r) {
+			send([]byte("event: end\ndata: {\"message\":\"what you may do has changed; come back with Last-Event-ID and show it again\"}\n\n"))
+			return
+		}
 		text, err := c.news(rd)
 		if err != nil {
 			c.cfg.Logger.Error("event stream: an event can't be written as JSON", "err", err)

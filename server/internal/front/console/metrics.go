@@ -25,9 +25,9 @@ func newMetrics(reg replica.Reader, cfg Config, streams func() int) *metrics {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "eider_http_requests_total",
 			Help: "Requests answered on the HTTP port, by route and status code."}, []string{"route", "code"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "eider_http_refused_total",
-			Help: "Requests turned away before any route: host, cross-site, method, query; or for want of a free stream: streams."}, []string{"reason"}),
+			Help: "Requests turned away before any route: host, cross-site, origin, method, query; who isn't let in: unknown, role; a write that isn't JSON: type; or for want of a free stream: streams."}, []string{"reason"}),
 	}
-	for _, reason := range []string{"host", "cross-site", "method", "query", "streams"} {
+	for _, reason := range []string{"host", "cross-site", "origin", "method", "query", "unknown", "role", "type", "streams"} {
 		m.refused.WithLabelValues(reason) // an alert on a counter needs its 0
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "eider_build_info", Help: "1, labelled with what is running.",

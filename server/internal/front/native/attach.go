@@ -19,12 +19,13 @@ import (
 // Attach serves a process' stream for its instances.
 func (s *Server) Attach(rpc grpc.BidiStreamingServer[pb.AttachRequest, pb.AttachReply]) error {
 	st := s.newStream(rpc)
-	return s.serve(st, &attachment{srv: s, send: st.send})
+	return s.serve(st, &attachment{srv: s, st: st, send: st.send})
 }
 
 // attachment is the Attach side of a stream.
 type attachment struct {
 	srv  *Server
+	st   *stream
 	send func(any) error
 	at   replica.Attachment
 	keys map[eider.Key]struct{} // the instances on this stream
@@ -43,6 +44,9 @@ func (a *attachment) ended(e *pb.End) proto.Message {
 }
 
 func (a *attachment) open(p replica.Peer) (err error) {
+	if !a.st.who.Registers() {
+		return a.st.deny("attach", "register:SERVICE")
+	}
 	p.Observer = false
 	a.at, err = a.srv.reg.Attach(p)
 	return err
@@ -116,6 +120,9 @@ func (a *attachment) admit(key eider.Key, m *pb.Register) (replica.Grant, error)
 	}
 	if err != nil {
 		return replica.Grant{}, &eider.Error{Op: op, Kind: eider.Invalid, Err: err}
+	}
+	if !a.st.who.MayRegister(key.Service) {
+		return replica.Grant{}, a.st.deny(op, "register:"+key.Service)
 	}
 	if _, again := a.keys[key]; !again && len(a.keys) >= a.srv.cfg.Limits.Instances {
 		return replica.Grant{}, eider.Errorf(eider.Limited, op, "this stream has %d instances and takes no more; open another stream", len(a.keys))

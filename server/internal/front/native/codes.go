@@ -18,6 +18,7 @@ var wireCodes = [...]codes.Code{
 	eider.Unavailable: codes.Unavailable,
 	eider.NoInstance:  codes.FailedPrecondition,
 	eider.Closed:      codes.Unavailable,
+	eider.Denied:      codes.PermissionDenied,
 }
 
 // statusOf turns an error into the status that ends a stream; nil is OK.

@@ -19,6 +19,7 @@ func TestEveryKindHasItsCode(t *testing.T) {
 		eider.Internal: codes.Internal, eider.Invalid: codes.InvalidArgument, eider.NotFound: codes.NotFound,
 		eider.Conflict: codes.AlreadyExists, eider.Stale: codes.Aborted, eider.Limited: codes.ResourceExhausted,
 		eider.Unavailable: codes.Unavailable, eider.NoInstance: codes.FailedPrecondition, eider.Closed: codes.Unavailable,
+		eider.Denied: codes.PermissionDenied,
 	}
 	for kind := range eider.Kind(len(wireCodes)) {
 		if wireCodes[kind] != want[kind] || wireCodes[kind] == codes.OK {

@@ -15,10 +15,12 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/eiderhq/eider"
 	pb "github.com/eiderhq/eider/api/eider/v1"
+	"github.com/eiderhq/eider/server/internal/access"
 	"github.com/eiderhq/eider/server/internal/replica"
 )
 
@@ -46,6 +48,10 @@ type Config struct {
 	Lease  time.Duration // the node's default lease, told to who follows: how long an absent instance is doubted; 0 means 20s
 	Logger *slog.Logger  // nil means slog.Default()
 	Limits Limits
+
+	Guard *access.Guard // who is let in; nil asks nobody
+	Certs *access.Certs // for TLS; nil speaks in clear text
+	Audit *access.Audit // hears of refusals; nil means nobody
 }
 
 // Server is the front. Serve it on a listener, then Stop it.
@@ -86,7 +92,7 @@ func New(reg replica.Registry, cfg Config) *Server {
 		reattach: newAdmission(cfg.Limits.Reattach),
 		watch:    newAdmission(cfg.Limits.Watch),
 	}
-	s.rpc = grpc.NewServer(
+	s.rpc = grpc.NewServer(append(s.access(),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.InTapHandle(tapStream),
 		grpc.WaitForHandlers(true),
@@ -98,9 +104,20 @@ func New(reg replica.Registry, cfg Config) *Server {
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout, MaxConnectionIdle: idleConnection}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-	)
+	)...)
 	pb.RegisterRegistryServer(s.rpc, s)
 	return s
+}
+
+// access are the options by which strangers are kept out, if they are.
+func (s *Server) access() (options []grpc.ServerOption) {
+	if s.cfg.Certs != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(s.cfg.Certs.Config("h2"))))
+	}
+	if s.cfg.Guard != nil {
+		options = append(options, grpc.StreamInterceptor(s.identified))
+	}
+	return options
 }
 
 // Serve answers on the listener, which it closes, until Stop.

@@ -18,6 +18,7 @@ import (
 	"github.com/eiderhq/eider"
 	pb "github.com/eiderhq/eider/api/eider/v1"
 	"github.com/eiderhq/eider/internal/wire"
+	"github.com/eiderhq/eider/server/internal/access"
 	"github.com/eiderhq/eider/server/internal/replica"
 )
 
@@ -82,6 +83,7 @@ type stream struct {
 	greeted chan struct{} // closed once Hello was answered
 	patient *time.Timer   // hangs up when a send takes too long
 	caller  string        // from Hello; the receiver's until greeted is closed
+	who     *access.Identity
 }
 
 // tapped is the key under which the transport's context carries its own cancel function.
@@ -100,6 +102,7 @@ func (s *Server) newStream(rpc grpc.ServerStream) *stream {
 		end:     func(why *ending) { cancel(why) },
 		turn:    make(chan struct{}, 1),
 		greeted: make(chan struct{}),
+		who:     identityOf(rpc.Context()),
 	}
 	st.hangup, _ = rpc.Context().Value(tapped{}).(context.CancelFunc)
 	st.patient = time.AfterFunc(sendTimeout, func() {
@@ -250,7 +253,7 @@ func (st *stream) greet(h *pb.Hello) error {
 		return &eider.Error{Kind: eider.Invalid, Err: err}
 	}
 	st.caller = h.GetCaller()
-	err := st.side.open(replica.Peer{Caller: h.GetCaller(), Observer: h.GetObserver(), Addr: addrOf(st.rpc.Context())})
+	err := st.side.open(replica.Peer{Caller: h.GetCaller(), Identity: st.who.String(), Observer: h.GetObserver(), Addr: addrOf(st.rpc.Context())})
 	if err != nil {
 		return err
 	}

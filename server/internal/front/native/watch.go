@@ -21,12 +21,13 @@ const maxDepartures = 1_000
 // Watch serves a process' stream for the services that it follows.
 func (s *Server) Watch(rpc grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchReply]) error {
 	st := s.newStream(rpc)
-	return s.serve(st, &watcher{srv: s, send: st.send})
+	return s.serve(st, &watcher{srv: s, st: st, send: st.send})
 }
 
 // watcher is the Watch side of a stream.
 type watcher struct {
 	srv      *Server
+	st       *stream
 	send     func(any) error
 	at       replica.Watcher
 	services map[string]struct{} // subscribed to
@@ -47,6 +48,9 @@ func (w *watcher) ended(e *pb.End) proto.Message {
 }
 
 func (w *watcher) open(p replica.Peer) (err error) {
+	if !w.st.who.MayFollow() {
+		return w.st.deny("watch", "read")
+	}
 	if after, ok := w.srv.watch.admit(time.Now(), rand.Float64()); !ok {
 		w.srv.limited.Add(1)
 		if r, can := w.srv.reg.(replica.Postponer); can && !p.Observer {

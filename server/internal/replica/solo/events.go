@@ -50,6 +50,15 @@ func (es *events) since(after uint64) ([]eider.Event, bool) {
 	return out, whole
 }
 
+// Audit takes an event of a front. After the end of Run it is nobody's.
+func (r *Registry) Audit(e eider.Event) {
+	defer r.mu.Unlock()
+	if now, err := r.enter("audit"); err == nil {
+		r.events.add(now, e)
+		r.kick()
+	}
+}
+
 // Events returns the events after a number; false if some of them are no longer kept.
 func (r *Registry) Events(after uint64) ([]eider.Event, bool) {
 	r.mu.Lock()

@@ -78,6 +78,7 @@ const (
 var (
 	_ replica.Registry  = (*Registry)(nil)
 	_ replica.Postponer = (*Registry)(nil)
+	_ replica.Auditor   = (*Registry)(nil)
 )
 
 // New returns a node; it starts nothing.

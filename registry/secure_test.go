@@ -1,0 +1,84 @@
+package registry
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/credentials"
+
+	"github.com/eiderhq/eider"
+)
+
+// A token isn't sent where others could read it.
+func TestAttackTokenInClearText(t *testing.T) {
+	shown := 0
+	token := func() (string, error) { shown++; return "secret", nil }
+	for remote, ok := range map[string]bool{"127.0.0.1:1": true, "[::1]:1": true, "10.0.0.7:1": false, "[2001:db8::1]:1": false} {
+		at, err := net.ResolveTCPAddr("tcp", remote)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := &link{}
+		k.ends.Store(&connEnd{local: at, remote: at})
+		before := shown
+		md, err := bearer{token, k}.GetRequestMetadata(t.Context())
+		if (err == nil) != ok || ok && md["authorization"] != "Bearer secret" || shown-before != map[bool]int{true: 1}[ok] {
+			t.Errorf("to %s in clear text: %v, %v", remote, md, err)
+		}
+		sealed := credentials.NewContextWithRequestInfo(t.Context(), credentials.RequestInfo{AuthInfo: credentials.TLSInfo{
+			CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}})
+		if md, err := (bearer{token, k}).GetRequestMetadata(sealed); err != nil || md["authorization"] == "" {
+			t.Errorf("to %s encrypted: %v, %v", remote, md, err)
+		}
+	}
+	if _, err := (bearer{token, &link{}}).GetRequestMetadata(context.Background()); err == nil {
+		t.Error("shown before there is a connection")
+	}
+}
+
+func TestSecurityIsReadFromTheEnvironment(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	for _, text := range []string{"first\n", "second"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("EIDER_TOKEN_FILE", file)
+		s, err := newSecurity(&Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.token(); err != nil || got != strings.TrimSpace(text) {
+			t.Errorf("%q: %q, %v", text, got, err)
+		}
+	}
+	if err := os.WriteFile(file, []byte("a secret\nand another"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readToken(file); err == nil || strings.Contains(err.Error(), "secret") {
+		t.Errorf("two lines: %v", err)
+	}
+	t.Setenv("EIDER_CA", filepath.Join(t.TempDir(), "ca.pem"))
+	s, err := newSecurity(&Config{})
+	if err != nil || !s.secret() {
+		t.Fatalf("EIDER_CA: %v", err)
+	}
+	if _, err := s.transport(); eider.KindOf(err) != eider.Invalid || !strings.Contains(err.Error(), "EIDER_CA") {
+		t.Errorf("a file that isn't there: %v", err)
+	}
+	t.Setenv("EIDER_CERT", "x")
+	r := Open(Config{})
+	defer r.Close()
+	if _, err := r.Register(Registration{Service: "orders", Address: "127.0.0.1:1"}); eider.KindOf(err) != eider.Invalid || !strings.Contains(err.Error(), "EIDER_KEY") {
+		t.Errorf("a certificate without its key: %v", err)
+	}
+	r = Open(Config{TokenFile: file, Token: func() (string, error) { return "", nil }})
+	defer r.Close()
+	t.Setenv("EIDER_CERT", "")
+	if _, err := newSecurity(&Config{TokenFile: file, Token: func() (string, error) { return "", nil }}); eider.KindOf(err) != eider.Invalid {
+		t.Errorf("two tokens: %v", err)
+	}
+}
