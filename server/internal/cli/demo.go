@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"context"
-	"errors"
 	"os"
 	"strings"
 
@@ -35,24 +33,9 @@ are the callers' own; each says when its own roster changed.`,
   eider demo --scene rollout --requests 100000 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.JSON, o.Out, o.Err = a.output == "json", a.Out, a.Err
-			o.Plain = a.Getenv("NO_COLOR") != ""
-			o.Live = term.IsTerminal(int(os.Stderr.Fd())) && a.Getenv("TERM") != "dumb"
-			o.Size = func() (width, height int) {
-				width, height, err := term.GetSize(int(os.Stderr.Fd()))
-				if err != nil {
-					return 100, 40
-				}
-				return width, height
-			}
-			err := lab.Run(cmd.Context(), o)
-			if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {
-				return errors.New("interrupted; every process that the demo started has ended")
-			}
-			if errors.Is(err, lab.ErrOptions) {
-				return usageError(err)
-			}
-			return err
+			at := a.stage()
+			o.JSON, o.Out, o.Err, o.Plain, o.Live, o.Size = at.JSON, at.Out, at.Err, at.Plain, at.Live, at.Size
+			return staged(cmd.Context(), "demo", lab.Run(cmd.Context(), o))
 		},
 	}
 	f := cmd.Flags()
@@ -68,4 +51,20 @@ are the callers' own; each says when its own roster changed.`,
 		},
 	})
 	return cmd
+}
+
+// stage is where the lab shows what it plays.
+func (a *app) stage() lab.Options {
+	return lab.Options{
+		JSON: a.output == "json", Out: a.Out, Err: a.Err,
+		Plain: a.Getenv("NO_COLOR") != "",
+		Live:  term.IsTerminal(int(os.Stderr.Fd())) && a.Getenv("TERM") != "dumb",
+		Size: func() (width, height int) {
+			width, height, err := term.GetSize(int(os.Stderr.Fd()))
+			if err != nil {
+				return 100, 40
+			}
+			return width, height
+		},
+	}
 }

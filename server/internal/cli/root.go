@@ -138,6 +138,7 @@ func (a *app) root() *cobra.Command {
 	}
 	root.AddCommand(a.serverCommand())
 	root.AddCommand(a.demoCommand())
+	root.AddCommand(a.soakCommand())
 	for _, cmd := range root.Commands() {
 		if cmd.GroupID == "" {
 			cmd.GroupID = "run"

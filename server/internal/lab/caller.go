@@ -35,6 +35,7 @@ type caller struct {
 	picks map[string]int64
 	slow  time.Duration // the longest call since the last tick
 	seen  *witness      // nil if nobody asks for one
+	book  *journal      // nil but in a crowd
 }
 
 func playCaller(ctx context.Context, r role, tell *teller, log *slog.Logger) error {
@@ -45,7 +46,11 @@ func playCaller(ctx context.Context, r role, tell *teller, log *slog.Logger) err
 	if r.Way == wayEider {
 		reg := registry.Open(registry.Config{Addr: r.GRPC, Caller: "caller", Logger: log})
 		defer reg.Close()
-		transport := &eiderhttp.Transport{Registry: reg, Base: base, HeaderTimeout: r.Header, Wrap: func(next http.RoundTripper) http.RoundTripper { return unprocessed{next} }}
+		if r.Crowd > 0 {
+			c.book = keepJournal(reg, r.Service)
+			defer c.book.ros.Close()
+		}
+		transport := &eiderhttp.Transport{Registry: reg, Base: base, HeaderTimeout: r.Header, Wrap: c.wrap}
 		defer transport.Close()
 		if r.Witness {
 			c.seen = watchRoster(reg, r.Service, tell)
@@ -64,6 +69,12 @@ func playCaller(ctx context.Context, r role, tell *teller, log *slog.Logger) err
 		c.client = &http.Client{Transport: base, Timeout: 10 * time.Second}
 		c.target = list.pick
 	}
+	return c.loop(ctx)
+}
+
+// loop calls until ctx ends.
+func (c *caller) loop(ctx context.Context) error {
+	r := c.role
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { c.tick(ctx) })
@@ -84,13 +95,25 @@ func playCaller(ctx context.Context, r role, tell *teller, log *slog.Logger) err
 	return nil
 }
 
-// tick tells the counts ten times a second.
+// wrap goes around each try.
+func (c *caller) wrap(next http.RoundTripper) http.RoundTripper {
+	if c.book != nil {
+		next = journalled{c.book, next}
+	}
+	return unprocessed{next}
+}
+
+// tick tells the counts ten times a second; in a crowd, twice.
 func (c *caller) tick(ctx context.Context) {
+	every := 100 * time.Millisecond
+	if c.book != nil {
+		every *= 5
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(100 * time.Millisecond):
+		case <-time.After(every):
 		}
 		if c.seen != nil {
 			c.seen.look()
@@ -99,6 +122,10 @@ func (c *caller) tick(ctx context.Context) {
 		l := line{Kind: "tick", OK: c.ok, By: c.by, Picks: c.picks, Slow: c.slow}
 		c.ok, c.by, c.picks, c.slow = 0, map[string]int{}, map[string]int64{}, 0
 		c.mu.Unlock()
+		if c.book != nil {
+			l.Who = c.book.who
+			l.Tries, l.Lost = c.book.page()
+		}
 		c.tell.tell(l)
 	}
 }

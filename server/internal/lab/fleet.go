@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ type plan struct {
 	think     time.Duration
 	header    time.Duration // of the callers: see role
 	witness   bool
+	crowd     int           // callers in one process; 0 means one, which keeps no journal
 	settle    time.Duration // between one restart and the next
 	surge     bool
 	seed      uint64
@@ -35,6 +37,7 @@ type fleet struct {
 	registry *child
 	tally    *tally
 	audience *audience
+	audit    *audit
 	callers  []*child
 
 	mu        sync.Mutex
@@ -57,7 +60,7 @@ const service = "orders"
 
 // open starts the fleet and returns once every instance is listed and every caller has been answered.
 func (p plan) open(ctx context.Context, binary string) (*fleet, error) {
-	f := &fleet{plan: p, binary: binary, tally: newTally(), audience: newAudience(p.callers)}
+	f := &fleet{plan: p, binary: binary, tally: newTally(), audience: newAudience(p.callers), audit: newAudit()}
 	if err := f.start(ctx); err != nil {
 		f.close()
 		return nil, fmt.Errorf("starting the fleet %q: %w", p.way, err)
@@ -65,34 +68,72 @@ func (p plan) open(ctx context.Context, binary string) (*fleet, error) {
 	return f, nil
 }
 
-func (f *fleet) start(ctx context.Context) (err error) {
-	args := []string{"server", "--fresh", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log-level", "warn", "--json"}
-	if f.registry, err = spawn(f.binary, "registry", args, nil); err != nil {
+func (f *fleet) start(ctx context.Context) error {
+	if err := f.startRegistry(ctx); err != nil {
 		return err
 	}
-	up, err := f.registry.waitUp(ctx)
-	if err != nil {
-		return err
-	}
-	f.grpc, f.http = up.GRPC, up.HTTP
 	f.instances = make([]instance, f.plan.instances)
 	for i := range f.instances {
 		if err := f.launch(ctx, i); err != nil {
 			return err
 		}
 	}
-	for i := range f.plan.callers {
+	if err := f.startCallers(); err != nil {
+		return err
+	}
+	return f.waitAnswered(ctx)
+}
+
+// startRegistry starts the registry, where it was if it has been there before: then somebody may have called it.
+func (f *fleet) startRegistry(ctx context.Context) error {
+	args := []string{"server", "--grpc", cmp.Or(f.grpc, "127.0.0.1:0"), "--http", cmp.Or(f.http, "127.0.0.1:0"), "--log-level", "warn", "--json"}
+	if f.grpc == "" {
+		args = append(args, "--fresh")
+	}
+	c, err := spawn(f.binary, "registry", args, nil)
+	if err != nil {
+		return err
+	}
+	f.registry = c
+	up, err := c.waitUp(ctx)
+	if err != nil {
+		return err
+	}
+	if f.grpc == "" {
+		f.grpc, f.http = up.GRPC, up.HTTP
+	}
+	return nil
+}
+
+// killRegistry ends it as a crash does.
+func (f *fleet) killRegistry(ctx context.Context) error {
+	if err := f.registry.signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	_, err := f.registry.waitEnd(ctx, 10*time.Second)
+	return err
+}
+
+// crowds is how many processes the callers take.
+func (p plan) crowds() int { return (p.callers + max(p.crowd, 1) - 1) / max(p.crowd, 1) }
+
+func (f *fleet) startCallers() error {
+	for i := range f.crowds() {
 		r := role{Play: "caller", Way: f.way, Service: service, ID: strconv.Itoa(i), GRPC: f.grpc, HTTP: f.http, Work: f.work, Think: f.think, Header: f.header, Witness: f.witness, Seed: f.seed + uint64(i)}
-		c, err := spawnRole(f.binary, fmt.Sprintf("caller %d", i), r, func(l line) {
+		if f.crowd > 0 {
+			r.Play, r.Crowd, r.Seed = "crowd", min(f.crowd, f.plan.callers-i*f.crowd), f.seed+uint64(i*f.crowd)
+		}
+		c, err := spawnRole(f.binary, fmt.Sprintf("%s %d", r.Play, i), r, func(l line) {
 			f.tally.hear(l)
 			f.audience.hear(i, l)
+			f.audit.hear(l)
 		})
 		if err != nil {
 			return err
 		}
 		f.callers = append(f.callers, c)
 	}
-	return f.waitAnswered(ctx)
+	return nil
 }
 
 // waitAnswered waits until there has been an answer for every caller on average.
@@ -147,6 +188,11 @@ func (f *fleet) place(i int, c *child, up line) {
 }
 
 func (f *fleet) hear(i int, l line) {
+	if l.To != "" {
+		id, _, _ := strings.Cut(l.To, "@")
+		f.audit.born(id, l.To)
+	}
+	f.audit.hear(l)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch l.Kind {
@@ -209,6 +255,7 @@ func (f *fleet) restart(ctx context.Context, i int) error {
 
 func (f *fleet) retire(ctx context.Context, i int, old instance) error {
 	f.setState(i, "SIGTERM")
+	f.audit.told(old.id, time.Now())
 	if err := old.child.signal(syscall.SIGTERM); err != nil {
 		return err
 	}
@@ -275,6 +322,9 @@ func closeAll(fleets []*fleet) {
 // sentence describes the load for people.
 func (p plan) sentence() string {
 	text := fmt.Sprintf("%d instances, %d callers, each a process; POST, handler %s", p.instances, p.callers, p.work)
+	if p.crowd > 0 {
+		text = fmt.Sprintf("%d instances, each a process, %d callers in %d; POST, handler %s", p.instances, p.callers, p.crowds(), p.work)
+	}
 	if p.think > 0 {
 		text += fmt.Sprintf(", think 0–%s", 2*p.think)
 	}

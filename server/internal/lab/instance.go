@@ -48,14 +48,14 @@ func (r role) serveEider(ctx context.Context, srv *http.Server, ln net.Listener,
 		Registry: reg, Service: r.Service, ID: r.ID, Listener: ln,
 		Listed: func(s registry.State) {
 			if s.Listed {
-				tell.tell(line{Kind: "up", Address: ln.Addr().String(), Bound: s.Bound})
+				tell.tell(line{Kind: "up", Address: ln.Addr().String(), Bound: s.Bound, To: nameOf(r.ID, s.In)})
 			}
 		},
 		Progress: func(d eider.Drain) {
 			tell.tell(line{Kind: "draining", Bound: d.Bound, Text: waitingFor(d)})
 		},
 	})
-	tell.tell(line{Kind: "exit", Pause: report.Pause, Bound: report.Bound, Text: report.String()})
+	tell.tell(line{Kind: "exit", Pause: report.Pause, Bound: report.Bound, Text: report.String(), Left: departed(report, time.Now())})
 	return err
 }
 

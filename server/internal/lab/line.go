@@ -22,11 +22,21 @@ type line struct {
 	Bound   time.Duration `json:"bound,omitempty"`
 	Pause   time.Duration `json:"pause,omitempty"`
 
+	// Kind "up" and "exit" of an instance that Eider drains: its name (see nameOf), and how it left.
+	To   string     `json:"to,omitempty"`
+	Left *departure `json:"left,omitempty"`
+
 	// Kind "tick": what a caller has seen since the last one.
 	OK    int              `json:"ok,omitempty"`
 	By    map[string]int   `json:"by,omitempty"`    // answers by instance id
 	Picks map[string]int64 `json:"picks,omitempty"` // port to the start of the last try there, in Unix ns
 	Slow  time.Duration    `json:"slow,omitempty"`  // the longest call
+
+	// Kind "tick" of a caller that keeps a journal: who it is, and by nameOf when its last try there began, and
+	// when its roster no longer had it.
+	Who   string           `json:"who,omitempty"`
+	Tries map[string]int64 `json:"tries,omitempty"`
+	Lost  map[string]loss  `json:"lost,omitempty"`
 
 	// Kind "saw": its roster has changed; "empty": it has nobody to call.
 	Saw *sighting `json:"saw,omitempty"`

@@ -96,10 +96,12 @@ func detail(details []string, failed failure) []string {
 
 func joined(details []string) string { return strings.Join(details, "; ") }
 
-func (r *Result) writeJSON(w io.Writer) error {
+func (r *Result) writeJSON(w io.Writer) error { return writeJSON(w, r) }
+
+func writeJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	return enc.Encode(r)
+	return enc.Encode(v)
 }
 
 func (r *Result) verdict(took time.Duration) string {

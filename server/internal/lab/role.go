@@ -22,7 +22,7 @@ const (
 
 // role is what a child is told, as one JSON argument.
 type role struct {
-	Play     string        `json:"play"` // instance or caller
+	Play     string        `json:"play"` // instance, caller or crowd
 	Way      string        `json:"way"`
 	Service  string        `json:"service"`
 	ID       string        `json:"id"`
@@ -32,6 +32,7 @@ type role struct {
 	Think    time.Duration `json:"think"`             // a caller waits so long between calls, on average; uniform from 0 to twice that
 	Header   time.Duration `json:"header,omitempty"`  // a caller of Eider's waits so long for an answer's header; 0 means the default
 	Witness  bool          `json:"witness,omitempty"` // a caller of Eider's tells what its roster holds
+	Crowd    int           `json:"crowd,omitempty"`   // so many callers in one process, each of which keeps a journal
 	Seed     uint64        `json:"seed"`
 	LogLevel slog.Level    `json:"log,omitempty"`
 }
@@ -58,6 +59,8 @@ func Child(ctx context.Context, text string, stdin io.Reader, stdout io.Writer) 
 		return playInstance(ctx, r, tell, log)
 	case "caller":
 		return playCaller(ctx, r, tell, log)
+	case "crowd":
+		return playCrowd(ctx, r, tell, log)
 	}
 	return fmt.Errorf("demo child: nobody plays %q", r.Play)
 }

@@ -85,13 +85,21 @@ func (f *fleet) way2row() Way {
 	defer f.mu.Unlock()
 	row := Way{Requests: c.requests(), Failed: c.Failed, Restarts: f.restarts, Kinds: c.Kinds}
 	if len(f.pauses) > 0 {
-		sorted := slices.Sorted(slices.Values(f.pauses))
-		row.Pause = &Pause{P50: milliseconds(sorted[len(sorted)/2]), Max: milliseconds(sorted[len(sorted)-1])}
+		pause := pauseOf(f.pauses)
+		row.Pause = &pause
 	}
 	for _, failed := range f.tally.allFailures() {
 		row.Details = detail(row.Details, failed)
 	}
 	return row
+}
+
+func pauseOf(all []time.Duration) Pause {
+	if len(all) == 0 {
+		return Pause{}
+	}
+	sorted := slices.Sorted(slices.Values(all))
+	return Pause{P50: milliseconds(sorted[len(sorted)/2]), Max: milliseconds(sorted[len(sorted)-1])}
 }
 
 func milliseconds(d time.Duration) float64 {

@@ -52,3 +52,25 @@ func TestSceneFreeze(t *testing.T) {
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// A registry that is killed every two seconds, beside instances that are restarted all along: nothing fails, and no
+// barrier is said to be reached while a caller still picks. The soak itself is `eider soak`, for ten minutes.
+func TestSoakInShort(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a dozen processes")
+	}
+	var out, errs bytes.Buffer
+	err := lab.RunSoak(t.Context(), lab.Soak{For: 12 * time.Second, KillEvery: 2 * time.Second, Callers: 40, Instances: 8, Think: 100 * time.Millisecond},
+		lab.Options{JSON: true, Out: &out, Err: &errs})
+	t.Logf("%s%s", out.Bytes(), errs.Bytes())
+	if err != nil {
+		t.Error(err)
+	}
+	var got struct{ Soak lab.Soaking }
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Soak.Kills < 3 || got.Soak.Restarts < 4 || got.Soak.Requests < 500 {
+		t.Errorf("it shows little: %+v", got.Soak)
+	}
+}

@@ -38,12 +38,12 @@ func watchRoster(reg *registry.Registry, service string, tell *teller) *witness 
 
 // look tells what has changed. It is called with every view, and now and then: a roster drops by its clock too.
 func (w *witness) look() {
-	view := w.ros.View().View
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	view := w.ros.View().View // under the lock, or an older view could be told after a newer one
 	if view == nil {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	now, callable, seen := time.Now().UnixNano(), 0, map[string]bool{}
 	for _, in := range view.Instances {
 		seen[in.ID] = true
