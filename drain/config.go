@@ -20,6 +20,7 @@ const (
 	defaultInFlight = 20 * time.Second
 	defaultStreams  = 5 * time.Second
 	defaultPause    = 8 * time.Second
+	defaultUnknown  = 8 * time.Second
 	defaultSilent   = 500 * time.Millisecond
 	defaultRound    = 500 * time.Millisecond
 	margin          = 2 * time.Second // of the grace: for LEFT, the report and the way out
@@ -42,6 +43,11 @@ type Config struct {
 	// Ready keeps the instance STARTING until it is closed: callers don't pick it before. nil means UP
 	// at once. An instance that leaves before it was UP doesn't pause: nobody ever picked it.
 	Ready <-chan struct{}
+
+	// Health is how the process says of itself whether it can serve: an error sent makes it DOWN, which callers
+	// don't pick, nil makes it UP again. It is read until the leave: send beside the end of the context. nil
+	// means that it can always serve. Price: a DOWN of all instances at once is an outage that they declare.
+	Health <-chan error
 
 	// Grace is the time from the end of the context to the process' death, as the platform grants it
 	// (terminationGracePeriodSeconds). 0 means EIDER_GRACE (as in "45s"), else 30s. The pause never
@@ -72,6 +78,17 @@ type Config struct {
 	// Pause is how long it serves on after the leave when there is no Registry. 0 means 8s, negative
 	// not at all. With a Registry the pause is what the callers need, so that it isn't used.
 	Pause time.Duration
+
+	// Unknown is how long it serves on after the leave if there are callers that can't be told: requests of
+	// the last five minutes that don't say in Eider-Caller who sends them, as Eider's callers do, or requests
+	// since the leave of somebody who isn't counted, or that don't mean this process by Eider-To. 0 means 8s, negative not at all. Price: with such callers every
+	// leave takes that long, as far as the grace allows.
+	Unknown time.Duration
+
+	// Probes are paths, each with all below it, whose requests only look: they make no unknown caller, and
+	// don't count as work. nil means /healthz, /readyz, /livez, /health, /ready, /live and /metrics. What
+	// IsProbe knows by its User-Agent is a probe on any path.
+	Probes []string
 
 	// Logger hears of the leave, of who is waited for, and of what is lost. nil means slog.Default().
 	Logger *slog.Logger
@@ -119,6 +136,10 @@ func (c Config) resolve(srv *http.Server) (settings, error) {
 	s.Silent = orElse(c.Silent, defaultSilent)
 	s.Round = orElse(c.Round, defaultRound)
 	s.Pause = orElse(c.Pause, defaultPause)
+	s.Unknown = orElse(c.Unknown, defaultUnknown)
+	if c.Probes == nil {
+		s.Probes = probePaths[:]
+	}
 	if s.Logger == nil {
 		s.Logger = slog.Default()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -183,6 +184,41 @@ func TestReadyMakesItUp(t *testing.T) {
 	r.barrier()
 	if rep := r.end(); rep.EndedBy != ByBarrier || len(r.reg.statuses) != 1 || r.reg.statuses[0] != eider.Up {
 		t.Errorf("%+v, statuses %v", rep, r.reg.statuses)
+	}
+}
+
+// A process says of itself whether it can serve; while it is STARTING nobody is told.
+func TestHealthIsTold(t *testing.T) {
+	ready, health := make(chan struct{}), make(chan error)
+	r := begin(t, hello, func(_ *http.Server, c *Config) { c.Ready, c.Health = ready, health })
+	health <- errors.New("the disk is full")
+	health <- nil
+	health <- errors.New("the disk is full again")
+	told := func(want string) {
+		t.Helper()
+		for begun := time.Now(); ; <-time.After(time.Millisecond) {
+			r.reg.mu.Lock()
+			got := fmt.Sprint(r.reg.statuses)
+			r.reg.mu.Unlock()
+			if got == want {
+				return
+			}
+			if time.Since(begun) > patience {
+				t.Fatalf("the registry was told %s, want %s", got, want)
+			}
+		}
+	}
+	told("[]")
+	close(ready)
+	told("[DOWN]")
+	health <- nil
+	told("[DOWN UP]")
+	health <- errors.New("the database is away")
+	told("[DOWN UP DOWN]")
+	r.leave()
+	r.barrier()
+	if rep := r.end(); rep.EndedBy != ByBarrier {
+		t.Errorf("%+v", rep)
 	}
 }
 

@@ -35,7 +35,7 @@ type conn struct {
 
 	mu      sync.Mutex
 	running *exchange // the requests in handlers: one in HTTP/1, a list in HTTP/2
-	last    *exchange // HTTP/1, from the leave on: the one whose answer may still be on its way out
+	last    *exchange // HTTP/1: the one whose answer may still be on its way out
 }
 
 // Read tells arriving requests from silence. Bytes that come after we closed are dropped: a handler
@@ -106,7 +106,7 @@ func (c *conn) touch() {
 }
 
 func (c *conn) unanswered() {
-	if c.book.d.leave.Load() == nil || c.h2.Load() {
+	if c.h2.Load() {
 		return // in HTTP/2 the request's context tells, see exchange.end
 	}
 	c.mu.Lock()
@@ -115,8 +115,23 @@ func (c *conn) unanswered() {
 		x = c.last
 	}
 	c.mu.Unlock()
-	if x != nil {
+	if x == nil {
+		return
+	}
+	x.lost.Store(true)
+	if c.book.d.leave.Load() != nil {
 		c.book.d.tally.unanswered(x)
+	}
+}
+
+// settle ends the counting of the last answer, which net/http has written by now, or never will.
+func (c *conn) settle() {
+	c.mu.Lock()
+	x := c.last
+	c.last = nil
+	c.mu.Unlock()
+	if x != nil {
+		x.over(!x.lost.Load())
 	}
 }
 
@@ -178,16 +193,13 @@ func (b *book) note(nc net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateIdle:
 		c.phase.CompareAndSwap(busy, quiet)
+		c.settle()
 		if b.d.leave.Load() == nil {
 			return
 		}
 		c.touch()
-		if !c.h2.Load() {
-			c.mu.Lock()
-			c.last = nil
-			c.mu.Unlock()
-		}
 	case http.StateClosed, http.StateHijacked:
+		c.settle()
 		b.mu.Lock()
 		delete(b.conns, c)
 		b.mu.Unlock()

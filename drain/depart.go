@@ -25,6 +25,7 @@ func (d *drainer) depart(ctx context.Context) Report {
 	r.Pause = barrier - begun
 	if l != nil {
 		dr, heard := l.Drain()
+		d.unknown(&dr)
 		r.Heard, r.Waited, r.Open, r.Members = heard, dr.Total, dr.Open, dr.Members
 	}
 	if r.Open > 0 {
@@ -90,11 +91,11 @@ func (d *drainer) pause(l leaving, enough <-chan struct{}, bye *teller) (EndedBy
 		}
 		o := d.outlook(l)
 		bye.tell(o.drain)
-		left := begun + o.limit - d.now()
-		if o.by == ByBarrier || o.by == NeverListed || left <= 0 {
+		now := d.now()
+		if o.over || now >= begun+o.limit {
 			return o.by, o.limit
 		}
-		t := time.NewTimer(left)
+		t := time.NewTimer(earliest(begun+o.limit, o.again) - now)
 		select {
 		case <-o.barrier:
 		case <-o.changed:
@@ -127,7 +128,9 @@ func (d *drainer) unserved() <-chan error {
 // outlook is what a pause waits for, as it stands.
 type outlook struct {
 	limit            time.Duration // counted from the leave
-	by               EndedBy       // what ends it then; ByBarrier: it has ended
+	by               EndedBy       // what ends it then
+	over             bool          // it has ended
+	again            time.Duration // when to look again though nobody says anything, by the drain's clock; 0: never
 	barrier, changed <-chan struct{}
 	drain            eider.Drain
 }
@@ -137,15 +140,9 @@ func (d *drainer) outlook(l leaving) (o outlook) {
 	case d.reg == nil:
 		o.limit, o.by = d.set.Pause, NoRegistry
 	case !d.up || l == nil:
-		return outlook{by: ByNoCallers}
+		return outlook{by: ByNoCallers, over: true}
 	default:
-		o.changed, o.barrier = l.Changed(), l.Barrier() // Changed before Drain: a change in between shows in one of them
-		o.limit, o.by = l.Bound(), ByBound
-		var heard bool
-		if o.drain, heard = l.Drain(); heard && o.drain.Reached || closed(o.barrier) {
-			if o.by = ByBarrier; d.listing.State().In.Number == 0 { // no registry has heard of this instance, and none ever will
-				o.by, o.limit = NeverListed, 0
-			}
+		if d.await(l, &o); o.over {
 			return o
 		}
 	}
@@ -153,6 +150,31 @@ func (d *drainer) outlook(l leaving) (o outlook) {
 		o.limit, o.by = room, ByGrace
 	}
 	return o
+}
+
+// await fills in what the callers need.
+func (d *drainer) await(l leaving, o *outlook) {
+	o.changed, o.barrier = l.Changed(), l.Barrier() // Changed before Drain: a change in between shows in one of them
+	o.limit, o.by = l.Bound(), ByBound
+	var heard bool
+	o.drain, heard = l.Drain()
+	reached := heard && o.drain.Reached || closed(o.barrier)
+	if reached && d.listing.State().In.Number == 0 { // no registry has heard of this instance, and none ever will
+		o.by, o.limit, o.over = NeverListed, 0, true
+		return
+	}
+	unknown := d.unknown(&o.drain)
+	if until := d.leave.Load().at + unknown; d.now() < until {
+		o.again = until
+	}
+	switch {
+	case o.again == 0 && (reached || unknown > 0 && heard && o.drain.Open == 0): // the node's own word of the unknown may be on its way
+		o.by, o.over = ByBarrier, true
+	case reached: // for those that it knew of
+		o.limit, o.by, o.barrier, o.drain.Reached = unknown, ByBarrier, nil, false
+	default:
+		o.limit = max(o.limit, unknown)
+	}
 }
 
 func closed(c <-chan struct{}) bool {

@@ -55,6 +55,8 @@ type drainer struct {
 	goaway *http.Server // see shadow
 	reg    registrar    // nil: none
 
+	work    *registry.Work // nil without a registry: nobody would read it
+	since   strangers
 	listing listing // nil until registered; written before ident
 	ident   atomic.Pointer[identity]
 	up      bool // the registry was told UP
@@ -85,6 +87,9 @@ func serve(ctx context.Context, srv *http.Server, cfg Config, reg registrar) (Re
 		started: make(chan struct{}), served: make(chan error, 1)}
 	d.book = book{d: d, conns: make(map[*conn]struct{}), changed: make(chan struct{}, 1)}
 	d.tally.d = d
+	if reg != nil {
+		d.work = registry.NewWork()
+	}
 	if ctx.Err() != nil { // it ended during start: nobody knows of this process, and nobody will (D14)
 		if set.Listener != nil {
 			set.Listener.Close()
@@ -179,7 +184,11 @@ func (d *drainer) register(ctx context.Context) error {
 		return nil
 	}
 	r := registry.Registration{Service: d.set.Service, ID: d.set.ID, Address: advertised(d.set.Address, d.ln.Addr()),
-		Ports: d.set.Ports, Zone: d.set.Zone, Metadata: d.set.Metadata, Status: eider.Up}
+		Ports: d.set.Ports, Zone: d.set.Zone, Metadata: d.set.Metadata, Status: eider.Up,
+		Work: d.work, Unknown: d.set.Unknown}
+	if r.Unknown == 0 {
+		r.Unknown = -1 // here 0 is none
+	}
 	if d.set.Ready != nil {
 		r.Status = eider.Starting
 	}
@@ -218,6 +227,7 @@ func (d *drainer) stay(ctx context.Context) error {
 	if d.up {
 		ready = nil
 	}
+	var ill error // as Health said last
 	for {
 		select {
 		case <-ctx.Done():
@@ -230,10 +240,24 @@ func (d *drainer) stay(ctx context.Context) error {
 				continue
 			}
 			d.up = true
-			if err := d.listing.SetStatus(eider.Up); err != nil {
-				d.log.Error("the registry can't be told that this instance is UP", "service", d.set.Service, "err", err)
+			d.say(ill)
+		case sick := <-d.set.Health:
+			if ill = sick; d.up && ctx.Err() == nil {
+				d.say(ill)
 			}
 		}
+	}
+}
+
+// say tells the registry whether this instance can serve.
+func (d *drainer) say(ill error) {
+	status := eider.Up
+	if ill != nil {
+		status = eider.Down
+	}
+	d.log.Info("this instance says of itself that it is "+status.String(), "service", d.set.Service, "why", ill)
+	if err := d.listing.SetStatus(status); err != nil {
+		d.log.Error("the registry can't be told what this instance says of itself", "service", d.set.Service, "status", status, "err", err)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/eiderhq/eider/registry"
 )
 
 // connKey finds the connection, and by it the drain, in a request's context.
@@ -49,14 +51,13 @@ func (d *drainer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.misdirected(writer, to)
 	} else {
 		delete(r.Header, "Eider-To") // it is for this hop: passed on by a proxy, it would be for somebody else
-		if d.leave.Load() != nil {
-			d.tally.arrived(x)
-		}
+		d.arrived(x, r, named)
 		d.next.ServeHTTP(writer, r)
 	}
 	if !x.wrote {
 		x.head(http.StatusOK) // net/http is about to write it
 	}
+	x.returned = true
 }
 
 // exchange is one request in its handler. It is also the ResponseWriter's common part: it decides at
@@ -71,6 +72,11 @@ type exchange struct {
 	wrote               bool            // headers are decided
 	stream              atomic.Bool     // flushed while its length is undeclared
 	named               atomic.Bool     // in the report already
+	probe               bool            // it only looks
+	returned            bool            // its handler did, without a panic
+	lost                atomic.Bool     // HTTP/1: it couldn't be written
+	arrival             registry.Arrival
+	counted             atomic.Bool // its arrival is, and its end isn't yet
 
 	method, path, caller, remote string // for the report; the request itself is the handler's to change
 }
@@ -99,12 +105,17 @@ func (x *exchange) end() {
 	if x.next != nil {
 		x.next.prev = x.prev
 	}
-	if leaving && !c.h2.Load() {
-		c.last = x
+	h2 := c.h2.Load()
+	if !h2 {
+		c.last = x // net/http has yet to write what is left of its answer: see conn.settle
 	}
 	c.mu.Unlock()
-	if leaving && x.ctx.Err() != nil {
-		c.book.d.tally.unanswered(x) // its client, or its connection, is gone
+	gone := x.ctx.Err() != nil // its client is, or its connection
+	if leaving && gone {
+		c.book.d.tally.unanswered(x)
+	}
+	if h2 || gone || !x.returned {
+		x.over(!gone && x.returned)
 	}
 }
 
@@ -160,12 +171,13 @@ func (x *exchange) WriteString(s string) (int, error) {
 func (x *exchange) Flush() { _ = x.FlushError() } // as Flusher's shape has it
 
 // FlushError is what http.ResponseController calls.
-func (x *exchange) FlushError() error {
+func (x *exchange) FlushError() (err error) {
 	if !x.wrote {
 		x.head(http.StatusOK)
 	}
 	if !x.stream.Load() && x.Header().Get("Content-Length") == "" {
 		x.stream.Store(true)
+		defer func() { x.over(err == nil) }()
 	}
 	return http.NewResponseController(x.ResponseWriter).Flush()
 }
@@ -184,6 +196,7 @@ func (p *plain) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	nc, rw, err := http.NewResponseController(p.ResponseWriter).Hijack()
 	if err == nil {
 		p.wrote = true
+		p.over(true)
 	}
 	return nc, rw, err
 }

@@ -83,7 +83,7 @@ type Report struct {
 	Open    int            `json:"open"`              // of those, how many hadn't let go: their next call may have failed
 
 	ServedAfterLeave int            `json:"served_after_leave"`  // requests that arrived after the leave
-	ServedBy         map[string]int `json:"served_by,omitempty"` // the same by Eider-Caller; "" is requests without, OtherCallers those of callers beyond MaxNamed
+	ServedBy         map[string]int `json:"served_by,omitempty"` // the same by Eider-Caller; "" is requests without, ProbesBy probes, OtherCallers those of callers beyond MaxNamed
 	Misdirected      int            `json:"misdirected"`         // requests after the leave that meant somebody else and got 421
 
 	Cut             []Request `json:"cut,omitempty"`        // streams that ended with their budget, or all that a second SIGINT cut
@@ -100,8 +100,11 @@ type Report struct {
 	Exit int `json:"exit"` // ExitClean, ExitLoss or ExitInterrupted
 }
 
-// OtherCallers is ServedBy's key for callers beyond MaxNamed.
-const OtherCallers = "others"
+// OtherCallers is ServedBy's key for callers beyond MaxNamed, ProbesBy that for probes.
+const (
+	OtherCallers = "others"
+	ProbesBy     = "probes"
+)
 
 // String writes the report for people, a few lines.
 func (r Report) String() string {

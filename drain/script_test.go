@@ -36,7 +36,7 @@ type script struct {
 	barrier    chan struct{}
 	leave      chan struct{} // closed by Leave
 	news       chan struct{} // closed when state changes
-	known      chan struct{} // of 1: Register was called
+	known      chan struct{} // of 1: it is registered, or refused
 }
 
 var me = eider.Incarnation{Number: 3, Nonce: 0xabc}
@@ -51,8 +51,8 @@ func (s *script) register(r registry.Registration) (listing, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.registered = append(s.registered, r)
-	s.known <- struct{}{}
 	if s.refuse != nil {
+		s.known <- struct{}{}
 		return nil, s.refuse
 	}
 	return s, nil
@@ -65,6 +65,7 @@ func (s *script) State() registry.State {
 }
 
 func (s *script) Watch(ctx context.Context) iter.Seq[registry.State] {
+	s.known <- struct{}{} // only now: the drain has learned who it is
 	return func(yield func(registry.State) bool) {
 		for {
 			s.mu.Lock()
@@ -169,7 +170,7 @@ func begin(t *testing.T, handler http.HandlerFunc, tune func(*http.Server, *Conf
 		t.Fatal(err)
 	}
 	srv := &http.Server{Handler: handler}
-	cfg := Config{Service: "orders", ID: "1", Listener: ln, Logger: slog.New(slog.DiscardHandler), Silent: -1, Round: -1}
+	cfg := Config{Service: "orders", ID: "1", Listener: ln, Logger: slog.New(slog.DiscardHandler), Silent: -1, Round: -1, Unknown: -1}
 	if tune != nil {
 		tune(srv, &cfg)
 	}

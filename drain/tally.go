@@ -15,8 +15,12 @@ type tally struct {
 	r  Report // the counted part of it
 }
 
+// arrived counts a request that came since the leave.
 func (t *tally) arrived(x *exchange) {
 	caller := clean(x.caller)
+	if x.probe {
+		caller = ProbesBy
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.r.ServedAfterLeave++
