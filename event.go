@@ -29,6 +29,9 @@ const (
 	EventDegraded     EventKind = "node degraded" // many streams ended at once: this node's network, not the instances
 	EventMassRefusal  EventKind = "mass refusal"  // too many refused dials: refusals only make suspects for now
 	EventPaused       EventKind = "paused"        // this node didn't run for a while; that time doesn't count
+	EventRestored     EventKind = "restored"      // this node has read what the run before it kept on disk
+	EventNotKept      EventKind = "not kept"      // what this node learns can't be written to disk; it goes on serving
+	EventKept         EventKind = "kept again"    // everything is on disk again
 	EventCallerJoined EventKind = "caller joined"
 	EventCallerLeft   EventKind = "caller left"
 	EventRefused      EventKind = "refused"  // a registration was refused

@@ -116,9 +116,9 @@ func (a *app) drawEvent(t *table, e *eider.Event) {
 // hueOf colours what a reader looks for.
 func hueOf(kind eider.EventKind) string {
 	switch kind {
-	case eider.EventRegistered, eider.EventCured, eider.EventBarrier, eider.EventPreserved:
+	case eider.EventRegistered, eider.EventCured, eider.EventBarrier, eider.EventPreserved, eider.EventKept:
 		return good
-	case eider.EventLeaving, eider.EventStatus, eider.EventReattached, eider.EventTrial:
+	case eider.EventLeaving, eider.EventStatus, eider.EventReattached, eider.EventTrial, eider.EventRestored:
 		return moves
 	case eider.EventLeft, eider.EventCallerJoined, eider.EventCallerLeft:
 		return dim

@@ -31,8 +31,11 @@ back, and nobody is suspected. A second signal ends it at once.
 
 It listens on loopback, where everybody may do everything. Beyond it, it asks for TLS
 (--cert, --key) and for who is let in (--tokens); docs/security.md has the five commands
-that set that up. It keeps nothing on disk: after a restart the processes attach again by themselves, and until
-they have had the time to, their callers keep the list that they have.
+that set that up.
+
+After a restart the processes attach again by themselves, and until they have had the
+time to, their callers keep the list that they have. With --data it remembers besides
+who was there, who was leaving and for whom a drain has to wait: docs/memory.md.
 
 Every flag is also an environment variable (--log-format is EIDER_LOG_FORMAT) and a line
 of the file that --config names (log-format: json). A flag rules over the variable, the
@@ -40,6 +43,7 @@ variable over the file. Log lines go to standard error; with --json one object w
 addresses goes to standard output once the registry serves.`,
 		Example: `  eider server
   eider server --grpc 127.0.0.1:0 --http 127.0.0.1:0 --json
+  eider server --data /var/lib/eider
   eider server --config eider.yaml --log-format json
   EIDER_LEASE=10s eider server`,
 		Args: noArguments,
@@ -52,15 +56,23 @@ addresses goes to standard output once the registry serves.`,
 			if err != nil {
 				return err
 			}
-			return a.serve(cmd.Context(), n, log)
+			return a.serve(cmd.Context(), n, s.Data, log)
 		},
 	}
 	s.Flags(cmd.Flags())
 	return cmd
 }
 
+// kept says what a restart brings back.
+func kept(data string) string {
+	if data == "" {
+		return "nothing is kept across a restart, since there is no --data"
+	}
+	return "what it knows is kept in " + data
+}
+
 // serve runs the node until ctx ends, and says once it serves.
-func (a *app) serve(ctx context.Context, n *node.Node, log *slog.Logger) error {
+func (a *app) serve(ctx context.Context, n *node.Node, data string, log *slog.Logger) error {
 	// The first signal ends ctx and asks the node to stop. The second isn't caught anymore and ends the
 	// process: never the other way round, or a second one that comes at once would be lost.
 	asked := ctx
@@ -79,7 +91,7 @@ func (a *app) serve(ctx context.Context, n *node.Node, log *slog.Logger) error {
 			return
 		case <-n.Ready():
 		}
-		log.Info("eider: " + n.Reach() + ", and nothing is kept across a restart yet; `eider services` asks it")
+		log.Info("eider: " + n.Reach() + ", and " + kept(data) + "; `eider services` asks it")
 		if a.output == "json" {
 			addrs := n.Addrs()
 			at := listening{Ready: true, GRPC: addrs.GRPC.String(), HTTP: addrs.HTTP.String()}

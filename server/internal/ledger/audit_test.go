@@ -176,11 +176,17 @@ type chaos struct {
 	tb      *Table
 	dials   []Dial
 	numbers map[uint64]eider.Record // what was granted, by nonce
+	saw     func(Effects)
 }
 
 func (c *chaos) n(what string, max int) int { return rapid.IntRange(1, max).Draw(c.t, what) }
 
-func (c *chaos) took(fx Effects, _ ...any) { c.dials = append(c.dials, fx.Dials...) }
+func (c *chaos) took(fx Effects, _ ...any) {
+	c.dials = append(c.dials, fx.Dials...)
+	if c.saw != nil {
+		c.saw(fx)
+	}
+}
 
 func (c *chaos) record() eider.Record {
 	nonce := uint64(c.n("nonce", 6))

@@ -200,7 +200,7 @@ func (t *Table) wait(d *drain, caller string, state eider.MemberState) {
 func (t *Table) extend(d *drain, caller string, by time.Duration) {
 	if i, ok := d.index[caller]; ok && !d.members[i].state.Settled() {
 		m := &d.members[i]
-		m.cap = min(m.cap+by, t.cfg.Cap+maxWait)
+		m.cap = max(m.cap, min(m.cap+by, t.cfg.Cap+maxWait))
 		d.bound = max(d.bound, m.cap)
 		t.progress(d)
 	}

@@ -52,6 +52,7 @@ func (t *Table) become(e *entry, rec eider.Record, owner string, sess *session) 
 		t.moveIn(e)
 	}
 	t.settle(e)
+	t.note(e)
 	t.ended(before)
 	t.part(before)
 }
@@ -120,6 +121,7 @@ func (t *Table) end(e *entry, status eider.Status, kind eider.EventKind, why str
 	t.settle(e)
 	t.tell(kind, e, why)
 	t.changed(e)
+	t.note(e)
 	t.entomb(e, true)
 	t.finish(departureOf(&e.rec), status)
 	t.ended(p)
@@ -158,6 +160,7 @@ func (t *Table) entomb(e *entry, wasLive bool) {
 }
 
 func (t *Table) dropTomb(e *entry) {
+	t.note(e)
 	t.tombs.remove(e)
 	t.unlapse(e)
 	delete(e.svc.gone, e.rec.ID)

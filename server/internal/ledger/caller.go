@@ -138,6 +138,7 @@ func (t *Table) follow(now time.Time, p *process, service string) (*following, e
 		}
 		p.follows = append(p.follows, fl)
 		t.use(svc)
+		t.noteCaller(fl)
 		t.event(eider.Event{Kind: eider.EventCallerJoined, Service: service, Caller: p.name})
 		return fl, nil
 	}
@@ -159,6 +160,7 @@ func (t *Table) unfollow(f *following, why string) {
 		t.callers--
 	}
 	f.streams = 0
+	t.noteCaller(f)
 	t.alarms.cancel(f)
 	t.use(svc)
 	t.sweep(svc)
@@ -327,6 +329,7 @@ func (t *Table) ExtendCaller(now time.Time, caller string, d time.Duration) Effe
 		p.wait = max(p.wait, t.clock+d)
 		t.waits = max(t.waits, p.wait)
 		for _, f := range p.follows {
+			t.noteCaller(f)
 			if f.streams == 0 {
 				t.alarms.set(f, p.wait+t.cfg.Remember)
 			}
@@ -343,7 +346,7 @@ func (t *Table) ExtendCaller(now time.Time, caller string, d time.Duration) Effe
 // comeBack has barriers wait until somebody from before, who was told to come back in d, has done so: callers
 // spread that by up to a quarter, and then have to connect.
 func (t *Table) comeBack(d moment) {
-	t.before = min(max(t.before, t.cfg.Cap+d, t.clock+d+d/4+t.cfg.Reattach), t.cfg.Cap+maxWait)
+	t.before = max(t.before, min(max(t.cfg.Cap+d, t.clock+d+d/4+t.cfg.Reattach), t.cfg.Cap+maxWait))
 	for _, run := range t.running() {
 		if i, ok := run.index[string(eider.FromBefore)]; ok && run.from+run.members[i].cap < t.before {
 			t.extend(run, string(eider.FromBefore), t.before-run.from-run.members[i].cap)

@@ -25,6 +25,8 @@ type Config struct {
 	Run   uint64 // this node run's random id
 	Fresh bool   // nobody came before: barriers and views are complete from the start
 
+	Memory bool // Effects.Memory tells what is to be kept for the next run; it costs an allocation a change
+
 	Lease        time.Duration // 0 means 20s; the crash window by silence is at most Lease + push
 	Beat         time.Duration // 0 means 2s; what processes are told to beat at
 	SuspectAfter time.Duration // 0 means min(2 beats + a quarter, 5s) without a beat
@@ -98,4 +100,5 @@ type Effects struct {
 	Drains  []eider.Departure // drains whose progress changed
 	End     []Session         // streams whose process must attach anew
 	Trials  []Trial           // callers to be asked
+	Memory  []Trace           // what is to be kept for the next run has changed of these, see [Table.Kept]
 }

@@ -64,6 +64,7 @@ func (t *Table) Dialed(now time.Time, d Dial, a Answer) Effects {
 	case d.Try == 0:
 		if a == Accepted && !e.reachable {
 			e.reachable = true
+			t.note(e)
 			if e.sess == nil && e.lost {
 				t.seek(e) // its stream ended while the first answer was under way
 			}

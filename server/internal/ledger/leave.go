@@ -86,6 +86,7 @@ func (t *Table) write(e *entry, status eider.Status) {
 	e.rec.Status = status
 	t.settle(e)
 	t.changed(e)
+	t.note(e)
 	if e.sess.silent {
 		t.arm(e)
 	}

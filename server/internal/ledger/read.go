@@ -149,8 +149,7 @@ func (t *Table) Callers(name string) []eider.Caller {
 	var out []eider.Caller
 	add := func(svc *service) {
 		for _, f := range svc.followers {
-			out = append(out, eider.Caller{ID: f.proc.name, Kind: eider.Native, Service: svc.name, Stream: f.streams > 0,
-				Since: f.since, Cursor: eider.Cursor{Number: f.at}, Cap: t.cfg.Cap + max(f.proc.wait-t.clock, 0)})
+			out = append(out, t.caller(f))
 		}
 		if svc.strangers > 0 {
 			out = append(out, t.unknownWord(svc))
@@ -167,6 +166,11 @@ func (t *Table) Callers(name string) []eider.Caller {
 		return cmp.Or(strings.Compare(a.Service, b.Service), strings.Compare(a.ID, b.ID))
 	})
 	return out
+}
+
+func (t *Table) caller(f *following) eider.Caller {
+	return eider.Caller{ID: f.proc.name, Kind: eider.Native, Service: f.svc.name, Stream: f.streams > 0,
+		Since: f.since, Cursor: eider.Cursor{Number: f.at}, Cap: t.cfg.Cap + max(f.proc.wait-t.clock, 0)}
 }
 
 // Drain returns the state of a departure; of the finished ones the last 256 are kept.

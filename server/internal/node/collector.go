@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/eiderhq/eider/server/internal/front/native"
+	"github.com/eiderhq/eider/server/internal/replica/solo"
 )
 
 // collectors show what the native front holds and has refused, on the console's /metrics.
@@ -28,5 +29,35 @@ func collectors(srv *native.Server, g *gate) []prometheus.Collector {
 		counter("eider_native_turned_away_total", "Connections closed at once because --max-connections was reached.", func(s native.Stats) int64 { return s.TurnedAway }),
 		counter("eider_native_limited_total", "Streams and registrations told to come back later, by a limit or rate.", func(s native.Stats) int64 { return s.Limited }),
 		counter("eider_native_dropped_total", "Streams dropped because their process didn't read what was sent.", func(s native.Stats) int64 { return s.Dropped }),
+	}
+}
+
+// diskCollectors show how the node's memory fares; without one all are 0.
+func diskCollectors(r *solo.Registry) []prometheus.Collector {
+	gauge := func(name, help string, of func(solo.DiskStats) float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			stats, _ := r.Disk()
+			return of(stats)
+		})
+	}
+	return []prometheus.Collector{
+		gauge("eider_disk_failing", "1 while what the node learns can't be kept in --data.", func(s solo.DiskStats) float64 {
+			if s.Failing {
+				return 1
+			}
+			return 0
+		}),
+		gauge("eider_disk_bytes", "Bytes of the files in --data.", func(s solo.DiskStats) float64 { return float64(s.Bytes) }),
+		gauge("eider_disk_pieces", "Instances, ends of instances and callings kept in --data.", func(s solo.DiskStats) float64 { return float64(s.Keys) }),
+		gauge("eider_disk_written_timestamp_seconds", "When --data was last written to, since 1970.", func(s solo.DiskStats) float64 {
+			if s.Written.IsZero() {
+				return 0
+			}
+			return float64(s.Written.UnixNano()) / 1e9
+		}),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "eider_disk_errors_total", Help: "Failed writes to --data."}, func() float64 {
+			stats, _ := r.Disk()
+			return float64(stats.Errors)
+		}),
 	}
 }

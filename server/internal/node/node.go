@@ -74,11 +74,12 @@ func New(cfg Config) (*Node, error) {
 	}
 	n := &Node{cfg: cfg, log: cfg.Logger, ready: make(chan struct{}), gate: newGate(s, cfg.Logger)}
 	n.waitFor("it hasn't started yet")
-	n.replica = solo.New(solo.Config{
-		Node: s.Node, Version: cfg.Version, Fresh: s.Fresh, Logger: n.log, Dial: cfg.Dial,
+	one := solo.New(solo.Config{
+		Node: s.Node, Version: cfg.Version, Fresh: s.Fresh, Data: s.Data, Logger: n.log, Dial: cfg.Dial,
 		Ledger: ledger.Config{Lease: s.Lease, Beat: s.Beat, Cap: s.Cap, Networks: s.networks(),
 			MaxInstances: s.MaxInstances, MaxServices: s.MaxServices, MaxCallers: s.MaxCallers},
 	})
+	n.replica = one
 	rate := func(perSecond int) native.Rate {
 		return native.Rate{PerSecond: float64(perSecond), Burst: 2 * perSecond}
 	}
@@ -87,7 +88,7 @@ func New(cfg Config) (*Node, error) {
 		Connections: s.MaxConnections, Streams: s.MaxStreams, Instances: s.MaxStreamInstances, Subscriptions: s.MaxStreamServices,
 		Register: rate(s.RegisterRate), Reattach: rate(s.ReattachRate), Watch: rate(s.WatchRate),
 	}})
-	n.console = console.Both(n.replica, console.Config{Version: cfg.Version, Pending: n.waitsFor, Collectors: collectors(n.native, &n.gate), Logger: n.log,
+	n.console = console.Both(n.replica, console.Config{Version: cfg.Version, Pending: n.waitsFor, Collectors: append(collectors(n.native, &n.gate), diskCollectors(one)...), Logger: n.log,
 		Guard: n.gate.guard, Certs: n.gate.certs, Audit: n.gate.audit, Hosts: words(s.Host), Elsewhere: s.Metrics != ""})
 	return n, nil
 }

@@ -89,6 +89,13 @@ func file(name string, to *string, about string) row {
 	}, func() string { return *to }}
 }
 
+// folder is a row for a folder's name.
+func folder(name string, to *string, about string) row {
+	r := file(name, to, about)
+	r.kind = "folder"
+	return r
+}
+
 // list is a row for words by commas.
 func list(name string, to *string, kind, about string, check func(string) error) row {
 	return row{name, kind, about, func(text string) error {

@@ -31,6 +31,7 @@ type Settings struct {
 
 	Node  string // this node's name; "" means the host's
 	Fresh bool   // declares that nobody called before this node started: barriers and views are complete at once
+	Data  string // the folder of what is kept across restarts, made if need be; "" keeps nothing
 
 	Lease time.Duration // 0 means 20s; an instance that is silent for so long lapses
 	Beat  time.Duration // 0 means 2s; what processes are told to beat at
@@ -83,7 +84,8 @@ func (s *Settings) rows() []row {
 		list("host", &s.Host, "name,…", "names that HTTP requests may call this node by, besides localhost, its address and its certificate's", checkHost),
 		list("dial-networks", &s.DialNetworks, "cidr,…", "networks to dial for evidence, besides the address that a process comes from", checkNetwork),
 		word("node", &s.Node, "this node's name (default the host's)"),
-		boolean("fresh", &s.Fresh, "declare that nobody called before this node started, so that drains needn't wait for them"),
+		boolean("fresh", &s.Fresh, "declare that nobody called before this node started, so that drains needn't wait for them; not believed where --data holds something"),
+		folder("data", &s.Data, "where instances and callers are kept across restarts, for this user alone (default nothing is kept)"),
 		duration("lease", &s.Lease, time.Second, time.Hour, "an instance that is silent for so long lapses"),
 		duration("beat", &s.Beat, 50*time.Millisecond, time.Minute, "what processes are told to beat at; a lease is at least three"),
 		duration("cap", &s.Cap, 100*time.Millisecond, time.Hour, "a drain waits no longer for one caller, counted from the leave"),

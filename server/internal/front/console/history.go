@@ -29,8 +29,8 @@ const unread = "unread"
 // kinds are counted from 0 on: an alert on an increase doesn't see a counter that begins at 1.
 var kinds = []eider.EventKind{eider.EventRegistered, eider.EventReattached, eider.EventStatus, eider.EventLeaving, eider.EventBarrier,
 	eider.EventCapped, eider.EventLeft, eider.EventDead, eider.EventLapsed, eider.EventSuspect, eider.EventCured, eider.EventTrial, eider.EventStreamEnded,
-	eider.EventPreserving, eider.EventPreserved, eider.EventDegraded, eider.EventMassRefusal, eider.EventPaused, eider.EventCallerJoined,
-	eider.EventCallerLeft, eider.EventRefused, unread}
+	eider.EventPreserving, eider.EventPreserved, eider.EventDegraded, eider.EventMassRefusal, eider.EventPaused, eider.EventRestored,
+	eider.EventNotKept, eider.EventKept, eider.EventCallerJoined, eider.EventCallerLeft, eider.EventRefused, unread}
 
 // How a pause ended.
 const (

@@ -24,6 +24,9 @@ func (r *Registry) Node() eider.Node {
 		n.Since, n.Ready, n.Complete, n.Void = r.since, r.phase == running, r.complete, t.Void()
 		n.Services, n.Instances, n.Callers = counts.Services, counts.Instances, counts.Callers
 		n.Bound = t.Bound("")
+		if r.memory.failing != nil {
+			n.Void = append(n.Void, r.memory.sentence())
+		}
 	})
 	return n
 }

@@ -33,9 +33,10 @@ type Config struct {
 	Node    string // this node's name; "" means "eider"
 	Run     uint64 // this node run's id; 0 means a random one
 	Version string // shown on pages
-	Fresh   bool   // nobody came before: barriers and views are complete from the start
+	Fresh   bool   // nobody came before: barriers and views are complete from the start; not so when Data holds something
+	Data    string // the folder of what is kept for the next run; "" keeps nothing
 
-	Ledger ledger.Config // its Node, Run and Fresh are taken from here
+	Ledger ledger.Config // its Node, Run, Fresh and Memory are taken from here
 	Logger *slog.Logger  // nil means slog.Default()
 
 	// Dial asks an address: nil if it accepts, an error that is ECONNREFUSED if it refuses. nil means TCP.
@@ -61,8 +62,9 @@ type Registry struct {
 	events    events
 	dials     dialer
 	trials    []ledger.Trial // to be told to their callers
-	sleeps    time.Time      // when Run wakes by itself
-	bounds    time.Time      // when to look for changed bounds again
+	memory    memory
+	sleeps    time.Time // when Run wakes by itself
+	bounds    time.Time // when to look for changed bounds again
 	sweep     time.Time
 }
 
@@ -70,7 +72,8 @@ type Registry struct {
 type phase uint8
 
 const (
-	fresh phase = iota
+	fresh   phase = iota
+	loading       // its memory
 	running
 	ended
 )
@@ -115,7 +118,12 @@ func (r *Registry) Run(ctx context.Context) error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var dialing sync.WaitGroup
+	var dialing, keeping sync.WaitGroup
+	if r.memory.store != nil {
+		keeping.Go(r.keep)
+		defer keeping.Wait()
+		defer close(r.memory.stop)
+	}
 	defer dialing.Wait()
 	defer r.finish()
 	defer cancel()
@@ -142,17 +150,37 @@ func (r *Registry) Run(ctx context.Context) error {
 }
 
 func (r *Registry) begin() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.phase != fresh {
+	if !r.enterPhase(fresh, loading) {
 		return eider.Errorf(eider.Closed, "run "+r.cfg.Node, "this node has run already; make a new one")
 	}
+	found, err := r.open()
+	if err != nil {
+		r.enterPhase(loading, ended)
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	now := time.Now()
 	r.phase, r.since = running, now
-	r.table = ledger.New(r.cfg.Ledger, now)
+	cfg := r.cfg.Ledger
+	cfg.Fresh, cfg.Memory = cfg.Fresh && !found.Before, r.memory.store != nil
+	r.table = ledger.New(cfg, now)
+	if found.Before {
+		r.restore(now, &found)
+	}
 	r.complete = r.table.Complete(now)
 	r.bounds, r.sweep = now.Add(boundsEvery), now.Add(sweepEvery)
 	return nil
+}
+
+func (r *Registry) enterPhase(from, to phase) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.phase != from {
+		return false
+	}
+	r.phase = to
+	return true
 }
 
 // finish ends every stream. No instance is suspected for it.
@@ -248,6 +276,7 @@ func (r *Registry) apply(now time.Time, e ledger.Effects) {
 	for _, d := range unasked { // after e: the table may use its memory again
 		r.apply(now, r.table.Dialed(now, d, ledger.NoAnswer))
 	}
+	r.memory.note(e.Memory)
 	if r.next(now).Before(r.sleeps) {
 		r.kick()
 	}
@@ -255,7 +284,7 @@ func (r *Registry) apply(now time.Time, e ledger.Effects) {
 
 // nothing tells whether a call has brought about nothing.
 func nothing(e *ledger.Effects) bool {
-	return len(e.Changed)+len(e.Events)+len(e.Dials)+len(e.Drains)+len(e.End)+len(e.Trials) == 0
+	return len(e.Changed)+len(e.Events)+len(e.Dials)+len(e.Drains)+len(e.End)+len(e.Trials)+len(e.Memory) == 0
 }
 
 // kick wakes Run.
@@ -276,7 +305,7 @@ func (r *Registry) enter(op string) (time.Time, error) {
 }
 
 func (r *Registry) unavailable(op string) error {
-	if r.phase == fresh {
+	if r.phase < running {
 		return eider.Errorf(eider.Unavailable, op, "this node is starting; try again")
 	}
 	return eider.Errorf(eider.Unavailable, op, "this node has stopped; try another, or this one again later")
@@ -298,8 +327,10 @@ func (r *Registry) log(ctx context.Context, told uint64) uint64 {
 		told = e.Seq
 		level := slog.LevelDebug
 		switch e.Kind {
-		case eider.EventPreserving, eider.EventPreserved, eider.EventDegraded, eider.EventMassRefusal, eider.EventPaused:
+		case eider.EventPreserving, eider.EventPreserved, eider.EventDegraded, eider.EventMassRefusal, eider.EventPaused, eider.EventNotKept:
 			level = slog.LevelWarn
+		case eider.EventRestored, eider.EventKept:
+			level = slog.LevelInfo
 		}
 		if r.cfg.Logger.Enabled(ctx, level) {
 			r.cfg.Logger.LogAttrs(ctx, level, e.String(), slog.Uint64("event", e.Seq))

@@ -1,0 +1,197 @@
+package solo
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/eiderhq/eider"
+	pb "github.com/eiderhq/eider/api/eider/v1"
+	"github.com/eiderhq/eider/internal/wire"
+	"github.com/eiderhq/eider/server/internal/ledger"
+)
+
+// How pieces of the memory are written. A key is a letter, the service, a zero byte and the id or the caller's name;
+// a value has protobuf's form, whose fields are numbered here. A reader skips numbers that it doesn't know, and
+// what a writer didn't know is zero: so fields are added without another version, and no number is used again.
+
+// Of an instance.
+const (
+	keptRecord    protowire.Number = 1 // eider.v1.Record
+	keptCaller    protowire.Number = 2 // text
+	keptLease     protowire.Number = 3 // milliseconds
+	keptFlags     protowire.Number = 4 // keptDialable | keptReachable
+	keptFormer    protowire.Number = 5 // fixed64, each
+	keptEnded     protowire.Number = 6 // fixed64: unix nanoseconds
+	keptDialable                   = 1
+	keptReachable                  = 2
+)
+
+// Of a caller of a service.
+const (
+	callerKind protowire.Number = 1 // text
+	callerCap  protowire.Number = 2 // milliseconds
+)
+
+// The letters.
+const (
+	ofInstance = "i"
+	ofCaller   = "c"
+)
+
+// keyOf is where a piece is kept.
+func keyOf(t ledger.Trace) string {
+	if t.ID != "" {
+		return ofInstance + t.Service + "\x00" + t.ID
+	}
+	return ofCaller + t.Service + "\x00" + t.Caller
+}
+
+// traceOf reads keyOf; false for a key of another version.
+func traceOf(key string) (ledger.Trace, bool) {
+	if key == "" {
+		return ledger.Trace{}, false
+	}
+	service, name, ok := strings.Cut(key[1:], "\x00")
+	switch {
+	case !ok || service == "" || name == "":
+	case key[:1] == ofInstance:
+		return ledger.Trace{Service: service, ID: name}, true
+	case key[:1] == ofCaller:
+		return ledger.Trace{Service: service, Caller: name}, true
+	}
+	return ledger.Trace{}, false
+}
+
+func number(b []byte, field protowire.Number, v uint64) []byte {
+	if v == 0 {
+		return b
+	}
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), v)
+}
+
+func fixed(b []byte, field protowire.Number, v uint64) []byte {
+	if v == 0 {
+		return b
+	}
+	return protowire.AppendFixed64(protowire.AppendTag(b, field, protowire.Fixed64Type), v)
+}
+
+func text(b []byte, field protowire.Number, v string) []byte {
+	if v == "" {
+		return b
+	}
+	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), v)
+}
+
+func encodeInstance(k *ledger.Kept) ([]byte, error) {
+	record, err := proto.MarshalOptions{Deterministic: true}.Marshal(wire.FromRecord(&k.Record)) // the same is the same bytes, which aren't written again
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, 0, len(record)+len(k.Caller)+48)
+	b = protowire.AppendBytes(protowire.AppendTag(b, keptRecord, protowire.BytesType), record)
+	b = text(b, keptCaller, k.Caller)
+	b = number(b, keptLease, uint64(k.Lease.Milliseconds()))
+	var flags uint64
+	if k.Dialable {
+		flags |= keptDialable
+	}
+	if k.Reachable {
+		flags |= keptReachable
+	}
+	b = number(b, keptFlags, flags)
+	for _, nonce := range k.Former {
+		b = fixed(b, keptFormer, nonce)
+	}
+	if !k.Ended.IsZero() {
+		b = fixed(b, keptEnded, uint64(k.Ended.UnixNano()))
+	}
+	return b, nil
+}
+
+// decodeInstance reads encodeInstance; false for what is none.
+func decodeInstance(t ledger.Trace, value []byte) (k ledger.Kept, ok bool) {
+	former, found := 0, false
+	whole := fields(value, func(field protowire.Number, v uint64, b []byte) {
+		switch field {
+		case keptRecord:
+			var m pb.Record
+			if proto.Unmarshal(b, &m) != nil {
+				return
+			}
+			rec, err := wire.ToRecord(&m, t.Service)
+			k.Record, found = rec, err == nil && rec.ID == t.ID
+		case keptCaller:
+			k.Caller = string(b)
+		case keptLease:
+			k.Lease = milliseconds(v)
+		case keptFlags:
+			k.Dialable, k.Reachable = v&keptDialable != 0, v&keptReachable != 0
+		case keptFormer:
+			if former < len(k.Former) {
+				k.Former[former] = v
+				former++
+			}
+		case keptEnded:
+			k.Ended = time.Unix(0, int64(v))
+		}
+	})
+	if k.Record.Status.Live() && k.Record.Check() != nil {
+		return k, false
+	}
+	return k, whole && found
+}
+
+func encodeCaller(c *eider.Caller) []byte {
+	return number(text(nil, callerKind, string(c.Kind)), callerCap, uint64(c.Cap.Milliseconds()))
+}
+
+func decodeCaller(t ledger.Trace, value []byte) (eider.Caller, bool) {
+	c := eider.Caller{ID: t.Caller, Service: t.Service}
+	whole := fields(value, func(field protowire.Number, v uint64, b []byte) {
+		switch field {
+		case callerKind:
+			c.Kind = eider.CallerKind(b)
+		case callerCap:
+			c.Cap = milliseconds(v)
+		}
+	})
+	return c, whole
+}
+
+func milliseconds(v uint64) time.Duration {
+	return time.Duration(min(v, math.MaxInt64/uint64(time.Millisecond))) * time.Millisecond
+}
+
+// fields calls take with each field, and tells whether the value has its form.
+func fields(value []byte, take func(field protowire.Number, v uint64, b []byte)) bool {
+	for len(value) > 0 {
+		field, kind, n := protowire.ConsumeTag(value)
+		if n < 0 {
+			return false
+		}
+		value = value[n:]
+		var v uint64
+		var b []byte
+		switch kind {
+		case protowire.VarintType:
+			v, n = protowire.ConsumeVarint(value)
+		case protowire.Fixed64Type:
+			v, n = protowire.ConsumeFixed64(value)
+		case protowire.BytesType:
+			b, n = protowire.ConsumeBytes(value)
+		default:
+			n = protowire.ConsumeFieldValue(field, kind, value)
+		}
+		if n < 0 {
+			return false
+		}
+		take(field, v, b)
+		value = value[n:]
+	}
+	return true
+}

@@ -1,0 +1,400 @@
+package solo
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/server/internal/disk"
+	"github.com/eiderhq/eider/server/internal/ledger"
+	"github.com/eiderhq/eider/server/internal/registrytest"
+	"github.com/eiderhq/eider/server/internal/replica"
+)
+
+// A node that keeps what it knows is a node as any.
+func TestSuiteWithMemory(t *testing.T) {
+	registrytest.Run(t, func(t *testing.T, s registrytest.Setup) replica.Registry {
+		return New(Config{Fresh: s.Fresh, Dial: s.Dial, Data: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
+	})
+}
+
+// node is one run of a node with memory.
+type node struct {
+	*Registry
+	log  *bytes.Buffer // to be read once it has ended
+	stop func() error
+}
+
+func begin(t testing.TB, dir string, fresh bool) node {
+	t.Helper()
+	n := node{log: new(bytes.Buffer)}
+	n.Registry = New(Config{Data: dir, Fresh: fresh, Dial: silent, Logger: slog.New(slog.NewTextHandler(n.log, nil))})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- n.Run(ctx) }()
+	n.stop = func() error {
+		cancel()
+		err := <-ended
+		ended <- err
+		return err
+	}
+	t.Cleanup(func() { n.stop() })
+	for !n.Node().Ready {
+		runtime.Gosched()
+		select {
+		case err := <-ended:
+			t.Fatal(err)
+		default:
+		}
+	}
+	return n
+}
+
+// kept waits until the disk has as many pieces.
+func (n node) kept(t *testing.T, pieces int) {
+	t.Helper()
+	for late := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		if stats, _ := n.Disk(); stats.Keys == pieces {
+			return
+		}
+		if time.Now().After(late) {
+			stats, _ := n.Disk()
+			t.Fatalf("%+v, want %d pieces", stats, pieces)
+		}
+	}
+}
+
+// copyOf is a folder as a crash would leave it now.
+func copyOf(t *testing.T, dir string) string {
+	t.Helper()
+	to := t.TempDir()
+	for _, name := range []string{"snapshot", "log"} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, name), data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return to
+}
+
+func full(i int) eider.Record {
+	rec := record("orders", fmt.Sprint(i), fmt.Sprintf("127.0.0.1:%d", 7000+i), uint64(i)+1)
+	rec.Zone, rec.Ports, rec.Metadata = "a", map[string]uint16{"admin": 9}, map[string]string{"version": "v1", "x": "y"}
+	return rec
+}
+
+// What a node knew is there after a crash, as suspects, and after an orderly end: also what happened last.
+func TestRestart(t *testing.T) {
+	dir := t.TempDir()
+	n := begin(t, dir, false)
+	a := attach(t, n.Registry, "p")
+	for i := range 3 {
+		register(t, a, full(i))
+	}
+	if err := a.Leave(full(1).Key, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Left(full(2).Key); err != nil {
+		t.Fatal(err)
+	}
+	follow(t, n.Registry, "c", "orders")
+	n.kept(t, 4)
+	crashed := copyOf(t, dir)
+	register(t, a, full(4))
+	follow(t, n.Registry, "d", "users")
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		dir     string
+		late    bool
+		callers string
+	}{{crashed, false, "1 callings"}, {dir, true, "2 callings"}} {
+		n := begin(t, row.dir, true) // which isn't believed: there is something
+		restored(t, n, row.late)
+		if node := n.Node(); node.Complete || len(node.Void) != 1 || node.Bound != 8*time.Second {
+			t.Errorf("%+v", node)
+		}
+		events, _ := n.Events(0)
+		if e := events[len(events)-1]; e.Kind != eider.EventRestored || !strings.Contains(e.Detail, row.callers) {
+			t.Errorf("%s", e)
+		}
+		a := attach(t, n.Registry, "p")
+		again := full(0)
+		again.Incarnation.Number, again.Attachment = 1, 2
+		register(t, a, again)
+		if v, _ := n.View("orders"); v.Instances[0].Suspicion != 0 {
+			t.Errorf("after its attach: %+v", v.Instances[0])
+		}
+		if err := n.stop(); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(n.log.String(), "restored") || strings.Contains(n.log.String(), "level=WARN") {
+			t.Errorf("the log says\n%s", n.log)
+		}
+	}
+}
+
+// restored demands what TestRestart has left, with or without what came last.
+func restored(t *testing.T, n node, late bool) {
+	t.Helper()
+	v, _ := n.View("orders")
+	if v.Complete {
+		t.Error("the view is complete")
+	}
+	for i, status := range map[int]eider.Status{0: eider.Up, 1: eider.Draining, 4: eider.Up} {
+		in, ok := v.Find(fmt.Sprint(i))
+		if ok != (i != 4 || late) {
+			t.Errorf("%d is there: %t", i, ok)
+			continue
+		}
+		want := full(i)
+		want.Incarnation.Number, want.Version, want.Status = 1, 1, status
+		if i == 1 {
+			want.Version = 2
+		}
+		if ok && (!in.Record.Equal(&want) || in.Suspicion != eider.Restored) {
+			t.Errorf("%+v, want %+v", in, want)
+		}
+	}
+	if len(v.Gone) != 1 || v.Gone[0].Status != eider.Left {
+		t.Errorf("gone: %+v", v.Gone)
+	}
+}
+
+// A node that ended in order, and whose data says that nobody called, has nobody to wait for; one that crashed has.
+func TestNobodyCalledBefore(t *testing.T) {
+	dir := t.TempDir()
+	n := begin(t, dir, false)
+	if bound := n.Node().Bound; bound < 7*time.Second {
+		t.Errorf("an empty folder says that nobody came before: the bound is %s", bound)
+	}
+	n.stop()
+	n = begin(t, dir, false)
+	if void := n.Node().Void; len(void) > 0 {
+		t.Errorf("after an orderly end: %q", void)
+	}
+	crashed := copyOf(t, dir)
+	n.stop()
+	n = begin(t, crashed, true)
+	if void := n.Node().Void; len(void) == 0 {
+		t.Error("after a crash somebody may have called in its last moments")
+	}
+	n.stop()
+}
+
+// A damaged file is set aside with a warning, and the node is one without memory: also with --fresh.
+func TestDamagedMemory(t *testing.T) {
+	dir := t.TempDir()
+	n := begin(t, dir, false)
+	register(t, attach(t, n.Registry, "p"), full(0))
+	n.stop()
+	name := filepath.Join(dir, "snapshot")
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)-1] ^= 1
+	if err := os.WriteFile(name, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n = begin(t, dir, true)
+	if node := n.Node(); node.Instances != 0 || node.Complete || len(node.Void) != 1 || node.Bound != 8*time.Second {
+		t.Errorf("%+v", node)
+	}
+	n.stop()
+	if text := n.log.String(); !strings.Contains(text, "level=WARN") || !strings.Contains(text, name+".damaged-1") {
+		t.Errorf("the log says\n%s", text)
+	}
+}
+
+func TestTwoNodesOnOneFolder(t *testing.T) {
+	dir := t.TempDir()
+	begin(t, dir, false)
+	err := New(Config{Data: dir, Logger: slog.New(slog.DiscardHandler)}).Run(t.Context())
+	if eider.KindOf(err) != eider.Conflict || !strings.Contains(err.Error(), "another eider server") {
+		t.Errorf("%v", err)
+	}
+}
+
+// What can't be written is told once, in words, and once when it can again; the node serves all along.
+func TestWhatCantBeKeptIsTold(t *testing.T) {
+	dir := t.TempDir()
+	hindrance := filepath.Join(dir, "snapshot.tmp", "in the way")
+	if err := os.MkdirAll(hindrance, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	n := begin(t, dir, true)
+	a := attach(t, n.Registry, "p")
+	count := func(kind eider.EventKind) (total int, last string) {
+		events, _ := n.Events(0)
+		for _, e := range events {
+			if e.Kind == kind {
+				total, last = total+1, e.Detail
+			}
+		}
+		return total, last
+	}
+	await := func(kind eider.EventKind) {
+		t.Helper()
+		for late := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+			if n, _ := count(kind); n > 0 {
+				return
+			}
+			if time.Now().After(late) {
+				t.Fatalf("no event %q", kind)
+			}
+		}
+	}
+	await(eider.EventNotKept)
+	register(t, a, full(0))
+	stats, _ := n.Disk()
+	if void := n.Node().Void; !n.Node().Ready || len(void) != 1 || !strings.Contains(void[0], "make room") || !stats.Failing {
+		t.Errorf("%q, %+v", void, stats)
+	}
+	if err := os.RemoveAll(filepath.Dir(hindrance)); err != nil {
+		t.Fatal(err)
+	}
+	await(eider.EventKept)
+	if total, said := count(eider.EventNotKept); total != 1 || !strings.Contains(said, "snapshot.tmp") {
+		t.Errorf("told %d times, %q", total, said)
+	}
+	n.kept(t, 1)
+	if stats, _ = n.Disk(); stats.Failing || stats.Errors == 0 || len(n.Node().Void) > 0 {
+		t.Errorf("%+v, %q", stats, n.Node().Void)
+	}
+	n.stop()
+	if n = begin(t, dir, false); n.Node().Instances != 1 {
+		t.Errorf("%+v", n.Node())
+	}
+	n.stop()
+}
+
+// A beat is the one call that every process makes every other second: it is nothing to the memory.
+func TestABeatIsNoted(t *testing.T) {
+	n := begin(t, t.TempDir(), true)
+	a := attach(t, n.Registry, "p")
+	register(t, a, full(0))
+	n.kept(t, 1)
+	before, _ := n.Disk()
+	if allocs := testing.AllocsPerRun(1000, func() { a.Beat() }); allocs != 0 {
+		t.Errorf("%v allocations a beat", allocs)
+	}
+	n.mu.Lock()
+	pending := len(n.memory.pending)
+	n.mu.Unlock()
+	if after, _ := n.Disk(); pending != 0 || after.Bytes != before.Bytes {
+		t.Errorf("%d pieces wait, %d bytes were %d", pending, after.Bytes, before.Bytes)
+	}
+}
+
+// While a disk hangs names pile up, and so they are bounded: then everything is looked at.
+func TestPendingIsBounded(t *testing.T) {
+	n := begin(t, t.TempDir(), true)
+	a := attach(t, n.Registry, "p")
+	register(t, a, full(0))
+	n.kept(t, 1)
+	m := memory{store: new(disk.Store), wake: make(chan struct{}, 1), pending: map[ledger.Trace]struct{}{}}
+	for i := range 2 * mostPending {
+		m.note([]ledger.Trace{{Service: "s", ID: fmt.Sprint(i)}})
+		if len(m.pending) > mostPending {
+			t.Fatalf("%d names", len(m.pending))
+		}
+	}
+	if !m.all {
+		t.Fatal("and nothing looks at what was left out")
+	}
+	n.mu.Lock()
+	n.memory.all = true
+	n.memory.signal()
+	n.mu.Unlock()
+	register(t, a, full(1))
+	n.kept(t, 2)
+}
+
+func anyKept(t *rapid.T) ledger.Kept {
+	word := rapid.StringMatching(`[a-z0-9]{1,12}`)
+	k := ledger.Kept{
+		Record: eider.Record{Key: eider.Key{Service: word.Draw(t, "service"), ID: word.Draw(t, "id")},
+			Incarnation: eider.Incarnation{Number: rapid.Uint64().Draw(t, "number"), Nonce: rapid.Uint64Min(1).Draw(t, "nonce")},
+			Attachment:  rapid.Uint64().Draw(t, "attachment"), Version: rapid.Uint64().Draw(t, "version"),
+			Status: eider.Status(rapid.IntRange(1, 7).Draw(t, "status")), Address: "10.0.0.1:80", Zone: word.Draw(t, "zone")},
+		Caller: word.Draw(t, "caller"), Lease: time.Duration(rapid.IntRange(0, 3_600_000).Draw(t, "lease")) * time.Millisecond,
+		Dialable: rapid.Bool().Draw(t, "dialable"), Reachable: rapid.Bool().Draw(t, "reachable"),
+	}
+	for i := range rapid.IntRange(0, 4).Draw(t, "former") {
+		k.Former[i] = rapid.Uint64Min(1).Draw(t, "nonce of a former")
+	}
+	if k.Record.Status.Gone() {
+		k.Ended = time.Unix(0, rapid.Int64Min(1).Draw(t, "ended"))
+	}
+	return k
+}
+
+func TestPiecesComeBack(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		k := anyKept(rt)
+		trace := ledger.Trace{Service: k.Record.Service, ID: k.Record.ID}
+		value, err := encodeInstance(&k)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		value = append(value, 0xfa, 0x3f, 3, 'n', 'e', 'w') // a field of another version
+		back, ok := decodeInstance(trace, value)
+		if !ok || !reflect.DeepEqual(back, k) {
+			rt.Fatalf("%+v came back as %+v, %t", k, back, ok)
+		}
+		if got, ok := traceOf(keyOf(trace)); !ok || got != trace {
+			rt.Fatalf("%+v came back as %+v", trace, got)
+		}
+		c := eider.Caller{ID: "c@1\x00x", Service: k.Record.Service, Kind: eider.Native, Cap: k.Lease}
+		of := ledger.Trace{Service: c.Service, Caller: c.ID}
+		if got, ok := traceOf(keyOf(of)); !ok || got != of {
+			rt.Fatalf("%+v came back as %+v", of, got)
+		}
+		if got, ok := decodeCaller(of, encodeCaller(&c)); !ok || !reflect.DeepEqual(got, c) {
+			rt.Fatalf("%+v came back as %+v", c, got)
+		}
+	})
+}
+
+// FuzzPieces reads any bytes as a piece.
+func FuzzPieces(f *testing.F) {
+	k := ledger.Kept{Record: full(0), Caller: "p", Lease: time.Second, Former: [4]uint64{7}}
+	value, err := encodeInstance(&k)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add("iorders\x000", value)
+	f.Add("corders\x00c", encodeCaller(&eider.Caller{Kind: eider.Native, Cap: time.Second}))
+	f.Add("", []byte{})
+	f.Fuzz(func(t *testing.T, key string, value []byte) {
+		trace, ok := traceOf(key)
+		if !ok {
+			return
+		}
+		if keyOf(trace) != key {
+			t.Errorf("%q is %+v", key, trace)
+		}
+		decodeCaller(trace, value)
+		if k, ok := decodeInstance(trace, value); ok && trace.ID != "" {
+			if k.Record.Service != trace.Service || k.Record.ID != trace.ID {
+				t.Errorf("%+v under %+v", k, trace)
+			}
+		}
+	})
+}
