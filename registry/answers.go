@@ -46,7 +46,7 @@ func (l *Listing) register() *pb.AttachRequest {
 		rec.Status = eider.Draining
 	}
 	return &pb.AttachRequest{Kind: &pb.AttachRequest_Register{Register: &pb.Register{
-		Record: wire.FromRecord(&rec), LeaseMs: wire.FromDuration(l.lease)}}}
+		Record: wire.FromRecord(&rec), LeaseMs: wire.FromDuration(l.lease), Secret: l.secret}}}
 }
 
 // changes appends what is wanted and wasn't told yet.
@@ -79,6 +79,9 @@ func (l *Listing) registered(m *pb.Registered, now time.Time) {
 	l.phase = listed
 	l.listedAt, l.retryAt = now, time.Time{}
 	l.rec.Incarnation.Number = max(l.rec.Incarnation.Number, m.GetNumber())
+	if secret := m.GetSecret(); len(secret) == len(l.secret) {
+		l.secret = secret
+	}
 	l.state.In = l.rec.Incarnation
 	if l.leaving != nil {
 		l.leaving.drain.Departure = l.rec.Departure()
@@ -113,7 +116,7 @@ func (l *Listing) refuse(err error, now time.Time) {
 			return
 		}
 		if l.outlived(err) {
-			l.rec.Incarnation, l.rec.Attachment = eider.Incarnation{Nonce: nonce()}, 0
+			l.rec.Incarnation, l.rec.Attachment, l.secret = eider.Incarnation{Nonce: nonce()}, 0, secret()
 			l.state.In = l.rec.Incarnation
 		}
 		l.hesitate(err, now)

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"iter"
@@ -52,6 +53,7 @@ type Listing struct {
 
 	// Guarded by a.mu.
 	rec      eider.Record // id and address may be open until the first connection
+	secret   []byte       // proves that it is this incarnation, shown with every attach
 	status   eider.Status // wanted: Starting, Up or Down
 	leaving  *Leaving     // nil until Leave
 	left     bool         // wanted: Left
@@ -127,7 +129,7 @@ func (a *attacher) draft(reg Registration) (*Listing, error) {
 		return nil, &eider.Error{Op: "register " + rec.Service, Kind: eider.Invalid, Err: err}
 	}
 	l := &Listing{
-		a: a, lease: reg.Lease, given: reg.Address, rec: rec, status: status, work: reg.Work, unknown: max(reg.Unknown, 0),
+		a: a, lease: reg.Lease, given: reg.Address, rec: rec, secret: secret(), status: status, work: reg.Work, unknown: max(reg.Unknown, 0),
 		changed: make(chan struct{}), over: make(chan struct{}),
 	}
 	if reg.Unknown == 0 {
@@ -148,6 +150,14 @@ func nonce() uint64 {
 			return n
 		}
 	}
+}
+
+// secret draws what proves an incarnation: nonces stand in every view. It is shown from the first attach on, so that
+// an answer that is lost costs nothing.
+func secret() []byte {
+	s := make([]byte, 16)
+	_, _ = crand.Read(s) // it never fails
+	return s
 }
 
 // State tells whether the registry has the instance listed.

@@ -12,7 +12,7 @@ func (t *Table) Attach(now time.Time, s Session, p Peer) Effects {
 	if t.sessions[s] == nil {
 		sess := &session{id: s, peer: p, beat: t.clock}
 		if p.Caller != "" {
-			sess.proc = t.process(p.Caller)
+			sess.proc = t.claim(p)
 			sess.peer.Caller = sess.proc.name
 			sess.proc.sessions++
 		}
@@ -26,18 +26,18 @@ func (t *Table) Attach(now time.Time, s Session, p Peer) Effects {
 // of DRAINING is for one that began to leave while it was attached elsewhere, or nowhere.
 //
 // Errors: Invalid for a record that breaks a bound; Conflict when another process holds the id and lives
-// (D17, R15); Stale for an incarnation that was superseded or has left, and for an attachment that isn't
-// higher than the last (D16); Limited when the table is full. The table is then as it was.
-func (t *Table) Register(now time.Time, s Session, rec eider.Record, lease time.Duration) (Grant, Effects, error) {
+// (D17, R15); Stale for an incarnation that was superseded or has left, for an attachment that isn't higher than
+// the last (D16), and for a known incarnation whose secret isn't shown; Limited when the table is full. The table is then as it was.
+func (t *Table) Register(now time.Time, s Session, rec eider.Record, lease time.Duration, p Proof) (Grant, Effects, error) {
 	t.begin(now)
-	grant, err := t.register(s, rec, lease)
+	grant, err := t.register(s, rec, lease, p)
 	if err != nil {
 		t.refuse(rec, err)
 	}
 	return grant, t.take(), err
 }
 
-func (t *Table) register(s Session, rec eider.Record, lease time.Duration) (Grant, error) {
+func (t *Table) register(s Session, rec eider.Record, lease time.Duration, p Proof) (Grant, error) {
 	sess := t.sessions[s]
 	if sess == nil {
 		return Grant{}, errorf(eider.Stale, "register", rec.Key, "its stream has ended; attach anew")
@@ -53,12 +53,16 @@ func (t *Table) register(s Session, rec eider.Record, lease time.Duration) (Gran
 		return Grant{}, err
 	}
 	known := e != nil && e.rec.Incarnation.Is(rec.Incarnation)
+	if known && !e.proven(p) {
+		return Grant{}, errUnproven(e)
+	}
 	reachable := known && e.reachable && e.rec.Address == rec.Address
 	if e == nil {
 		e = &entry{svc: t.service(rec.Service)}
 	}
 	rec.Version = 1
 	t.become(e, rec, "", sess)
+	secret := e.seal(p)
 	e.lease, e.extra = t.cfg.lease(lease), 0
 	e.dialable, e.reachable = t.cfg.dialable(rec.Address, sess.peer.Addr), reachable
 	t.renew(sess)
@@ -66,7 +70,7 @@ func (t *Table) register(s Session, rec eider.Record, lease time.Duration) (Gran
 	t.resume(e)
 	t.announce(e, known)
 	t.takeAddress(e)
-	return Grant{Record: e.rec, Lease: e.lease, Bound: t.Bound(rec.Service)}, nil
+	return Grant{Record: e.rec, Lease: e.lease, Bound: t.Bound(rec.Service), Secret: secret}, nil
 }
 
 // checkRegistration holds a registration to its form, all faults at once.

@@ -224,7 +224,7 @@ func (c *chaos) step() string {
 	case "attach":
 		c.took(c.tb.Attach(c.now, s, peer))
 	case "register":
-		if grant, fx, err := c.tb.Register(c.now, s, c.record(), 0); err == nil {
+		if grant, fx, err := c.tb.Register(c.now, s, c.record(), 0, Proof{}); err == nil {
 			c.numbers[grant.Record.Incarnation.Nonce] = grant.Record
 			c.took(fx)
 		}

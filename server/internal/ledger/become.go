@@ -24,6 +24,7 @@ func (t *Table) become(e *entry, rec eider.Record, owner string, sess *session) 
 		t.finish(departureOf(&e.rec), eider.Dead)
 		e.supersede()
 		e.reachable, e.refused, e.doubted = false, false, 0
+		e.secret = Secret{}
 	} else if sess != nil {
 		sess.proc.revive(e.rec.Status)
 	}

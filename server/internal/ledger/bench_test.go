@@ -30,7 +30,7 @@ func fleet(tb testing.TB, n int) (*Table, time.Time) {
 	for i := range n {
 		s := Session(i + 1)
 		t.Attach(now, s, Peer{Caller: fmt.Sprintf("service-%d@%08x", i/50, i), Addr: netip.MustParseAddr("10.0.0.1")})
-		if _, _, err := t.Register(now, s, fleetRecord(i), 0); err != nil {
+		if _, _, err := t.Register(now, s, fleetRecord(i), 0, Proof{}); err != nil {
 			tb.Fatal(err)
 		}
 	}
@@ -140,7 +140,7 @@ func BenchmarkRegister(b *testing.B) {
 			for b.Loop() { // a new incarnation comes and leaves
 				i++
 				rec.Incarnation = eider.Incarnation{Nonce: uint64(n) + i + 1}
-				if _, _, err := t.Register(now, s, rec, 0); err != nil {
+				if _, _, err := t.Register(now, s, rec, 0, Proof{}); err != nil {
 					b.Fatal(err)
 				}
 				if _, err := t.Left(now, s, rec.Key); err != nil {
@@ -170,7 +170,7 @@ func BenchmarkBarrier(b *testing.B) {
 			for b.Loop() {
 				i++
 				rec.Incarnation = eider.Incarnation{Nonce: i}
-				grant, _, _ := t.Register(now, 1, rec, 0)
+				grant, _, _ := t.Register(now, 1, rec, 0, Proof{})
 				t.Leave(now, 1, rec.Key, 0)
 				gone := []eider.Departure{grant.Record.Departure()}
 				for f := range n {

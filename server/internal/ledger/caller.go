@@ -51,7 +51,7 @@ func (t *Table) Follow(now time.Time, f Follower, p Peer) Effects {
 		if p.Caller == "" {
 			p.Caller = "unnamed@" + strconv.FormatUint(uint64(f), 10)
 		}
-		proc := t.process(p.Caller)
+		proc := t.claim(p)
 		proc.streams++
 		proc.watches = append(proc.watches, f)
 		t.followers[f] = &follower{proc: proc}

@@ -79,7 +79,7 @@ func TestD16LateWordsOfAnOlderIncarnation(t *testing.T) {
 	for _, in := range []eider.Incarnation{first.Incarnation, {Nonce: first.Incarnation.Nonce}} {
 		late := first
 		late.Incarnation, late.Attachment = in, 9
-		_, fx, err := w.tb.Register(w.now, a.session, late, 0)
+		_, fx, err := w.tb.Register(w.now, a.session, late, 0, Proof{})
 		if eider.KindOf(err) != eider.Stale || len(fx.Changed) != 0 {
 			t.Errorf("a late register as %s: %+v, %v; want Stale", in, fx, err)
 		}
@@ -190,7 +190,7 @@ func TestInvalidRegistrations(t *testing.T) {
 	} {
 		rec := good
 		change(&rec)
-		_, fx, err := w.tb.Register(w.now, w.attach(name).session, rec, 0)
+		_, fx, err := w.tb.Register(w.now, w.attach(name).session, rec, 0, Proof{})
 		if eider.KindOf(err) != eider.Invalid || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -198,7 +198,7 @@ func TestInvalidRegistrations(t *testing.T) {
 			t.Errorf("%s: %+v", name, fx)
 		}
 	}
-	if _, _, err := w.tb.Register(w.now, 999, good, 0); eider.KindOf(err) != eider.Stale {
+	if _, _, err := w.tb.Register(w.now, 999, good, 0, Proof{}); eider.KindOf(err) != eider.Stale {
 		t.Errorf("on a stream that has ended: %v", err)
 	}
 	if c := w.tb.Counts(); c.Instances+c.Services != 0 {

@@ -28,7 +28,7 @@ func TestR1OwnLease(t *testing.T) {
 	a.beats = false
 	rec := eider.Record{Key: key("orders/1"), Incarnation: eider.Incarnation{Nonce: 1}, Attachment: 1, Status: eider.Up, Address: "10.0.0.1:81"}
 	for asked, want := range map[time.Duration]time.Duration{0: 20 * time.Second, time.Second: 4500 * time.Millisecond, 30 * time.Second: 30 * time.Second, 48 * time.Hour: time.Hour} {
-		grant, _, err := w.tb.Register(w.now, a.session, rec, asked)
+		grant, _, err := w.tb.Register(w.now, a.session, rec, asked, Proof{})
 		if err != nil || grant.Lease != want {
 			t.Errorf("asked for %s: %s, %v; want %s", asked, grant.Lease, err, want)
 		}

@@ -44,8 +44,9 @@ type Config struct {
 
 // Peer is who is at the other end of a stream.
 type Peer struct {
-	Caller string     // the process' name, which joins its two streams
-	Addr   netip.Addr // where the stream comes from; not valid when that isn't IP
+	Caller   string     // the process' name, which joins its two streams; chosen by itself
+	Identity string     // who it has shown to be; "" where nobody is asked
+	Addr     netip.Addr // where the stream comes from; not valid when that isn't IP
 }
 
 // Ending tells how a stream ended.
@@ -63,6 +64,7 @@ type Grant struct {
 	Record eider.Record
 	Lease  time.Duration
 	Bound  time.Duration // a drain begun now pauses no longer, counted from the leave
+	Secret Secret        // to be shown with every later attach of the incarnation
 }
 
 // Dial asks the replica to dial an address, once the delay has passed, and to tell [Table.Dialed].

@@ -39,6 +39,9 @@ type entry struct {
 	dialed  moment // when evidence was last asked for; 0 never
 	endedAt moment // of a tombstone
 	lapse   moment // the lapse that counts in its group as recent; 0 none
+	secret  Secret // digest of the incarnation's; zero: none is known here
+	doubter string // who had that dial refused
+	witness string // who alone has confirmed that its port refuses, and was not enough; "" nobody
 
 	owner  string // another node that wrote the record; "" when attached here
 	prev   *entry // in overdue while live, among the tombstones when gone
@@ -126,6 +129,7 @@ func (s *session) drop(e *entry) {
 // process is one peer by its name, which joins its two streams.
 type process struct {
 	name                 string
+	who                  string     // the principal of its streams; "" isn't known
 	sessions, streams    int        // attach streams, watch streams
 	watches              []Follower // those watch streams
 	live, ended, unknown int        // its instances: listed; LEFT or DEAD; ended by silence or superseded

@@ -92,7 +92,7 @@ func (t *Table) refusal(e *entry) {
 	}
 	t.forgetRefusals()
 	known := t.massive(0)
-	if t.massive(1) && !(e.doubted > 0 && e.doubted+massWindow >= t.clock) {
+	if t.massive(1) && !(e.doubted > 0 && e.doubted+massWindow >= t.clock && t.mayConfirm(e, e.doubter)) {
 		t.refusals = append(t.refusals, refusal{t.clock, false})
 		e.refused = true
 		if !known {
@@ -139,8 +139,9 @@ func (t *Table) Doubt(now time.Time, f Follower, d eider.Departure) Effects {
 	if t.followers[f] == nil || e == nil || !e.live() || !e.owned || e.sess != nil || !e.rec.Incarnation.Is(d.Incarnation) {
 		return t.take()
 	}
-	e.doubted = max(t.clock, 1)
+	e.doubted, e.doubter = max(t.clock, 1), t.followers[f].proc.witness()
 	switch {
+	case e.refused && !t.mayConfirm(e, e.doubter):
 	case e.refused:
 		t.refuted(e, "its stream ended, its port refuses, and callers see the same")
 	case e.reachable && e.dialable && (e.dialed == 0 || e.dialed+dialEvery <= t.clock):

@@ -234,7 +234,7 @@ func TestLateFirstAttachElsewhere(t *testing.T) {
 	a.actor("p").instances[late.Key].Attachment = 1
 	a.mustRegister("p", "orders/1", "10.0.0.1:81") // the second, at a
 	w := b.attach("p")
-	_, fx, err := b.tb.Register(b.now, w.session, late, 0)
+	_, fx, err := b.tb.Register(b.now, w.session, late, 0, Proof{})
 	b.saw(fx)
 	if err != nil {
 		t.Fatal(err)

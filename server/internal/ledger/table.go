@@ -48,9 +48,10 @@ type Table struct {
 	preserving int     // scopes that are
 	suspects   int
 
-	refusals    []refusal // of the last ten seconds
-	refusedDead int       // of those, that ended an instance
-	ends        []moment  // streams lost within the last second
+	refusals    []refusal      // of the last ten seconds
+	refusedDead int            // of those, that ended an instance
+	confirmed   []confirmation // of the last ten seconds, by callers
+	ends        []moment       // streams lost within the last second
 	storm       storm
 
 	fx Effects // of the method at work

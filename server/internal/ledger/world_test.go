@@ -129,7 +129,7 @@ func (w *world) register(name, k, address string, change ...func(*eider.Record))
 	if _, ok := w.ports[address]; !ok {
 		w.ports[address] = Accepted
 	}
-	grant, fx, err := w.tb.Register(w.now, a.session, sent, 0)
+	grant, fx, err := w.tb.Register(w.now, a.session, sent, 0, Proof{})
 	w.saw(fx)
 	if err == nil {
 		rec.Incarnation, rec.Attachment = grant.Record.Incarnation, grant.Record.Attachment

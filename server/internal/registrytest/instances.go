@@ -137,6 +137,25 @@ var instanceCases = []testCase{
 		w.kind("an incarnation that has left", err, eider.Stale)
 		w.stands("orders", "1", eider.Left, 0)
 	}},
+	{name: "AnIncarnationShowsItsSecret", run: func(w *world) {
+		p := w.serve("orders", "1")
+		if p.secret == ([16]byte{}) {
+			w.Fatal("it was given none")
+		}
+		thief := w.process("thief")
+		stolen := p.rec
+		stolen.Attachment, stolen.Version, stolen.Address = 1000, 0, "127.0.0.1:66"
+		for _, shown := range [][16]byte{{}, {1}} {
+			thief.secret = shown
+			_, err := thief.tryRegister(stolen)
+			w.kind("an incarnation without its secret", err, eider.Stale)
+		}
+		if v := w.view("orders"); v.Instances[0].Address != p.rec.Address {
+			w.Error("the thief has taken its place")
+		}
+		p.again()
+		w.stands("orders", "1", eider.Up, 0)
+	}},
 	{name: "TheNextIncarnationHasTheNextNumber", run: func(w *world) {
 		p := w.serve("orders", "1")
 		p.leave()

@@ -18,9 +18,10 @@ import (
 
 // process serves instances: it attaches and beats until it is silenced.
 type process struct {
-	w    *world
-	name string
-	rec  eider.Record
+	w      *world
+	name   string
+	rec    eider.Record
+	secret [16]byte // as last granted
 
 	mu    sync.Mutex // the methods of an attachment are called one at a time
 	at    replica.Attachment
@@ -75,14 +76,14 @@ func (p *process) register() replica.Grant {
 	p.w.Helper()
 	g, err := p.tryRegister(p.rec)
 	p.w.must(err)
-	p.rec = g.Record
+	p.rec, p.secret = g.Record, g.Secret
 	return g
 }
 
 func (p *process) tryRegister(rec eider.Record) (replica.Grant, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.at.Register(rec, 0)
+	return p.at.Register(rec, 0, p.secret)
 }
 
 // again opens a new stream, as after the end of the old one, and attaches the instance anew.

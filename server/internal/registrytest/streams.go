@@ -34,7 +34,7 @@ var streamCases = []testCase{
 		for range 3 {
 			w.kind("who waited when Run ended", <-ends, eider.Unavailable)
 		}
-		_, err := p.at.Register(p.rec, 0)
+		_, err := p.at.Register(p.rec, 0, p.secret)
 		w.kind("Register after Run", err, eider.Unavailable)
 		w.kind("SetStatus after Run", p.at.SetStatus(p.rec.Key, eider.Down), eider.Unavailable)
 		w.kind("Leave after Run", p.at.Leave(p.rec.Key, 0), eider.Unavailable)

@@ -71,7 +71,9 @@ const (
 // Attachment is one process' stream for its instances. Its methods other than Next are called by one
 // goroutine, Next by one other.
 type Attachment interface {
-	Register(rec eider.Record, lease time.Duration) (Grant, error)
+	// Register lists an instance, or attaches a known one again, for which it must show its incarnation's secret:
+	// what an earlier Grant gave, or what it showed first; zero is none.
+	Register(rec eider.Record, lease time.Duration, secret [16]byte) (Grant, error)
 	// Beat renews the leases of the stream's instances, and tells what those have done that count it.
 	Beat(work ...Work)
 	SetStatus(key eider.Key, status eider.Status) error
@@ -94,6 +96,7 @@ type Grant struct {
 	Record eider.Record
 	Lease  time.Duration
 	Bound  time.Duration
+	Secret [16]byte // of the incarnation
 }
 
 // Notice is news for an attached process. Newest wins: one that wasn't fetched in time is replaced.

@@ -89,7 +89,7 @@ func (p *proc) connectTo(n *node) {
 		st.session = ledger.Session(n.streams)
 		n.attach[st.session] = st
 		n.took(n.tb.Attach(n.clock(), st.session, ledger.Peer{Caller: p.name, Addr: p.ip()}))
-		grant, fx, err := n.tb.Register(n.clock(), st.session, rec, 0)
+		grant, fx, err := n.tb.Register(n.clock(), st.session, rec, 0, ledger.Proof{})
 		if err == nil {
 			st.nonce = rec.Incarnation.Nonce
 			n.holders[p.key] = st

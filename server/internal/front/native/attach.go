@@ -108,6 +108,7 @@ func (a *attachment) register(m *pb.Register) error {
 	return a.send(&pb.AttachReply{Kind: &pb.AttachReply_Registered{Registered: &pb.Registered{
 		Service: key.Service, Id: key.ID, Number: grant.Record.Incarnation.Number, Attachment: grant.Record.Attachment,
 		LeaseMs: wire.FromDuration(grant.Lease), BoundMs: wire.FromDuration(grant.Bound),
+		Secret: grant.Secret[:],
 	}}})
 }
 
@@ -117,6 +118,12 @@ func (a *attachment) admit(key eider.Key, m *pb.Register) (replica.Grant, error)
 	rec, err := wire.ToRecord(m.GetRecord(), "")
 	if err == nil {
 		err = checkRecord(&rec)
+	}
+	shown := m.GetSecret()
+	if n := len(shown); n == 0 {
+		shown = make([]byte, 16)
+	} else if n != 16 {
+		err = errors.Join(err, fmt.Errorf("secret: has %d bytes; it has 16, or none before there is one", n))
 	}
 	if err != nil {
 		return replica.Grant{}, &eider.Error{Op: op, Kind: eider.Invalid, Err: err}
@@ -140,7 +147,7 @@ func (a *attachment) admit(key eider.Key, m *pb.Register) (replica.Grant, error)
 		return replica.Grant{}, &eider.Error{Op: op, Kind: eider.Limited, RetryAfter: after,
 			Err: fmt.Errorf("too many instances register at once; come back in %s", after.Round(time.Millisecond))}
 	}
-	return a.at.Register(rec, wire.ToDuration(m.GetLeaseMs()))
+	return a.at.Register(rec, wire.ToDuration(m.GetLeaseMs()), [16]byte(shown))
 }
 
 // work reads what instances of this stream have done; what is said of any other is left out.

@@ -151,7 +151,7 @@ func (s *fakeStream) over(t *testing.T) replica.Ending {
 
 type fakeAttachment struct{ *fakeStream }
 
-func (s fakeAttachment) Register(rec eider.Record, lease time.Duration) (replica.Grant, error) {
+func (s fakeAttachment) Register(rec eider.Record, lease time.Duration, _ [16]byte) (replica.Grant, error) {
 	if err := checkRecord(&rec); err != nil {
 		s.breaks("register %s: %v", rec.Key, err)
 	}

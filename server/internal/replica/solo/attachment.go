@@ -2,6 +2,7 @@ package solo
 
 import (
 	"context"
+	"crypto/rand"
 	"slices"
 	"time"
 
@@ -48,7 +49,7 @@ func (r *Registry) Attach(p replica.Peer) (replica.Attachment, error) {
 	a := &attachment{r: r, session: ledger.Session(r.streams), wake: make(chan struct{}, 1),
 		owned: make(map[eider.Key]*owned)}
 	r.sessions[a.session] = a
-	r.apply(now, r.table.Attach(now, a.session, ledger.Peer{Caller: p.Caller, Addr: p.Addr}))
+	r.apply(now, r.table.Attach(now, a.session, ledger.Peer{Caller: p.Caller, Identity: p.Identity, Addr: p.Addr}))
 	return a, nil
 }
 
@@ -61,14 +62,17 @@ func (a *attachment) enter(op string) (time.Time, error) {
 	return now, err
 }
 
-func (a *attachment) Register(rec eider.Record, lease time.Duration) (replica.Grant, error) {
-	r := a.r
+func (a *attachment) Register(rec eider.Record, lease time.Duration, secret [16]byte) (replica.Grant, error) {
+	r, proof := a.r, ledger.Proof{Shown: secret}
+	if secret == (ledger.Secret{}) {
+		_, _ = rand.Read(proof.Fresh[:]) // it never fails
+	}
 	defer r.mu.Unlock()
 	now, err := a.enter("register " + rec.Key.String())
 	if err != nil {
 		return replica.Grant{}, err
 	}
-	grant, effects, err := r.table.Register(now, a.session, rec, lease)
+	grant, effects, err := r.table.Register(now, a.session, rec, lease, proof)
 	if err == nil {
 		a.own(grant)
 	}

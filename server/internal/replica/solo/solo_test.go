@@ -72,7 +72,7 @@ func record(service, id, address string, nonce uint64) eider.Record {
 
 func register(t testing.TB, a replica.Attachment, rec eider.Record) {
 	t.Helper()
-	if _, err := a.Register(rec, 0); err != nil {
+	if _, err := a.Register(rec, 0, [16]byte{}); err != nil {
 		t.Fatal(err)
 	}
 }

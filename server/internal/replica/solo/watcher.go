@@ -38,7 +38,7 @@ func (r *Registry) Watch(p replica.Peer) (replica.Watcher, error) {
 	r.streams++
 	w.follower = ledger.Follower(r.streams)
 	r.followers[w.follower] = w
-	r.apply(now, r.table.Follow(now, w.follower, ledger.Peer{Caller: p.Caller, Addr: p.Addr}))
+	r.apply(now, r.table.Follow(now, w.follower, ledger.Peer{Caller: p.Caller, Identity: p.Identity, Addr: p.Addr}))
 	return w, nil
 }
 
