@@ -12,6 +12,7 @@ type CallerKind string
 // The kinds of caller.
 const (
 	Native         CallerKind = "native"              // acknowledges by itself
+	Poller         CallerKind = "poller"              // fetches the list now and then: counted by its own timers
 	UnknownCallers CallerKind = "unknown"             // who calls without saying who he is: waited for by a pause of their own
 	FromBefore     CallerKind = "callers from before" // whoever may have called before this node started
 	OfNode         CallerKind = "callers of a node"   // of another node, which has yet to report who they are
@@ -30,6 +31,7 @@ const (
 	Ended         MemberState = "ended"      // its own instance left or died
 	Capped        MemberState = "capped"     // its cap passed: covered by time, and named
 	Unfollowed    MemberState = "unfollowed" // no longer follows the service
+	Polled        MemberState = "polled"     // has fetched the list since, and what it had kept of an older one has run out
 )
 
 // Settled tells whether the barrier no longer waits for a member in this state.
@@ -43,9 +45,12 @@ type Member struct {
 	Stream  bool          `json:"stream"`                    // it has a stream to its node now
 	Cap     time.Duration `json:"cap_ns,omitzero"`           // counted from the leave
 	Settled time.Duration `json:"settled_after_ns,omitzero"` // counted from the leave
+	Every   time.Duration `json:"every_ns,omitzero"`         // of a poller: how often it fetches the list …
+	Cache   time.Duration `json:"cache_ns,omitzero"`         // … and for how long it goes on using one that it has fetched
 }
 
-// String writes the member as progress lines show it: "checkout@b2f19c (native, ≤ 8s)". One that stands for many
+// String writes the member as progress lines show it: "checkout@b2f19c (native, ≤ 8s)", or
+// "checkout@b2 (poller: fetch 30s + cache 35s, ≤ 1m6s)". One that stands for many
 // callers is its own kind, which is said once.
 func (m Member) String() string {
 	var about []string
@@ -59,7 +64,13 @@ func (m Member) String() string {
 		}
 		return m.Caller + " (" + how + ")"
 	}
-	if !m.Stream && m.Kind == Native {
+	switch {
+	case m.Kind == Poller:
+		about[0] += ": fetch " + m.Every.String()
+		if m.Cache > 0 {
+			about[0] += " + cache " + m.Cache.String()
+		}
+	case !m.Stream && m.Kind == Native:
 		about = append(about, "disconnected")
 	}
 	if m.State == NoAlternative {
@@ -95,9 +106,11 @@ type Caller struct {
 	ID      string        `json:"id"`
 	Kind    CallerKind    `json:"kind"`
 	Service string        `json:"service"`
-	Stream  bool          `json:"stream"` // connected now
-	Since   time.Time     `json:"since"`  // following since, by the node's clock
-	Cursor  Cursor        `json:"cursor"` // the last view it has applied
-	Behind  uint64        `json:"behind"` // published changes that it hasn't applied yet
-	Cap     time.Duration `json:"cap_ns"` // a drain waits no longer for it than this
+	Stream  bool          `json:"stream"`            // connected now
+	Since   time.Time     `json:"since"`             // following since, by the node's clock
+	Cursor  Cursor        `json:"cursor"`            // the last view it has applied
+	Behind  uint64        `json:"behind"`            // published changes that it hasn't applied yet
+	Cap     time.Duration `json:"cap_ns"`            // a drain waits no longer for it than this
+	Every   time.Duration `json:"every_ns,omitzero"` // of a poller, as in Member
+	Cache   time.Duration `json:"cache_ns,omitzero"`
 }

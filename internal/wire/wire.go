@@ -203,13 +203,15 @@ func ToDuration(ms uint32) time.Duration { return time.Duration(ms) * time.Milli
 // FromMember writes a member of a drain.
 func FromMember(m *eider.Member) *pb.Member {
 	return &pb.Member{Caller: m.Caller, Kind: string(m.Kind), State: string(m.State), Stream: m.Stream,
-		CapMs: FromDuration(m.Cap), SettledMs: FromDuration(m.Settled)}
+		CapMs: FromDuration(m.Cap), SettledMs: FromDuration(m.Settled),
+		EveryMs: FromDuration(m.Every), CacheMs: FromDuration(m.Cache)}
 }
 
 // ToMember reads a member of a drain.
 func ToMember(m *pb.Member) eider.Member {
 	return eider.Member{Caller: m.GetCaller(), Kind: eider.CallerKind(m.GetKind()), State: eider.MemberState(m.GetState()),
-		Stream: m.GetStream(), Cap: ToDuration(m.GetCapMs()), Settled: ToDuration(m.GetSettledMs())}
+		Stream: m.GetStream(), Cap: ToDuration(m.GetCapMs()), Settled: ToDuration(m.GetSettledMs()),
+		Every: ToDuration(m.GetEveryMs()), Cache: ToDuration(m.GetCacheMs())}
 }
 
 // FromWork writes what an instance has done.

@@ -1946,6 +1946,8 @@ type Member struct {
 	Stream        bool                   `protobuf:"varint,4,opt,name=stream,proto3" json:"stream,omitempty"`
 	CapMs         uint32                 `protobuf:"varint,5,opt,name=cap_ms,json=capMs,proto3" json:"cap_ms,omitempty"`
 	SettledMs     uint32                 `protobuf:"varint,6,opt,name=settled_ms,json=settledMs,proto3" json:"settled_ms,omitempty"`
+	EveryMs       uint32                 `protobuf:"varint,7,opt,name=every_ms,json=everyMs,proto3" json:"every_ms,omitempty"` // of a poller: how often it fetches the list …
+	CacheMs       uint32                 `protobuf:"varint,8,opt,name=cache_ms,json=cacheMs,proto3" json:"cache_ms,omitempty"` // … and for how long it goes on using one that it has fetched
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2018,6 +2020,20 @@ func (x *Member) GetCapMs() uint32 {
 func (x *Member) GetSettledMs() uint32 {
 	if x != nil {
 		return x.SettledMs
+	}
+	return 0
+}
+
+func (x *Member) GetEveryMs() uint32 {
+	if x != nil {
+		return x.EveryMs
+	}
+	return 0
+}
+
+func (x *Member) GetCacheMs() uint32 {
+	if x != nil {
+		return x.CacheMs
 	}
 	return 0
 }
@@ -3059,7 +3075,7 @@ const file_eider_v1_eider_proto_rawDesc = "" +
 	"\abarrier\x18\x04 \x01(\bR\abarrier\x12\x14\n" +
 	"\x05total\x18\x05 \x01(\rR\x05total\x12\x12\n" +
 	"\x04open\x18\x06 \x01(\rR\x04open\x12*\n" +
-	"\amembers\x18\a \x03(\v2\x10.eider.v1.MemberR\amembers\"\x98\x01\n" +
+	"\amembers\x18\a \x03(\v2\x10.eider.v1.MemberR\amembers\"\xce\x01\n" +
 	"\x06Member\x12\x16\n" +
 	"\x06caller\x18\x01 \x01(\tR\x06caller\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -3067,7 +3083,9 @@ const file_eider_v1_eider_proto_rawDesc = "" +
 	"\x06stream\x18\x04 \x01(\bR\x06stream\x12\x15\n" +
 	"\x06cap_ms\x18\x05 \x01(\rR\x05capMs\x12\x1d\n" +
 	"\n" +
-	"settled_ms\x18\x06 \x01(\rR\tsettledMs\"H\n" +
+	"settled_ms\x18\x06 \x01(\rR\tsettledMs\x12\x19\n" +
+	"\bevery_ms\x18\a \x01(\rR\aeveryMs\x12\x19\n" +
+	"\bcache_ms\x18\b \x01(\rR\acacheMs\"H\n" +
 	"\x03End\x12\x1a\n" +
 	"\breattach\x18\x01 \x01(\bR\breattach\x12%\n" +
 	"\x05error\x18\x02 \x01(\v2\x0f.eider.v1.ErrorR\x05error\"\xfc\x02\n" +

@@ -23,9 +23,11 @@ func (a *app) callersCommand() *cobra.Command {
 		Short: "List who calls a service, and how far behind they are",
 		Long: `List the processes that pick instances of a service; without SERVICE, of every service.
 
-A drain of an instance waits for each of them to let go of it. BEHIND counts published
-changes that a caller hasn't applied yet: 0 means that it knows the newest view. CAP is
-how long a drain waits at most for a caller that never lets go.`,
+A drain of an instance waits for each of them: for a native caller to let go, for a poller
+to fetch the list again and use up what it has kept of the older one, and for unknown
+callers, who don't say who they are, for the pause that the instance asks for. BEHIND counts
+published changes that a caller hasn't applied yet: 0 means that it knows the newest view.
+CAP is how long a drain waits at most for a caller that never lets go.`,
 		Example: `  eider callers orders
   eider callers orders --json | jq -r '.callers[] | select(.behind > 0) | .id'`,
 		Args:              maybeService,
@@ -81,18 +83,39 @@ func drawCallers(t *table, all callerList, service string) {
 	}
 	t.row(head...)
 	for _, one := range all.Callers {
-		stream := cell{"connected", good}
-		if !one.Stream {
-			stream = cell{"disconnected", warn}
-		}
-		behind := cell{text: strconv.FormatUint(one.Behind, 10)}
-		if one.Behind > 0 {
-			behind.hue = warn
-		}
-		row := []any{one.ID, string(one.Kind), stream, age(all.Now.Sub(one.Since)), behind, span(one.Cap)}
+		row := []any{one.ID, string(one.Kind), streamOf(&one), age(all.Now.Sub(one.Since)), behindOf(&one), span(one.Cap)}
 		if service == "" {
 			row = append([]any{one.Service}, row...)
 		}
 		t.row(row...)
 	}
+}
+
+// streamOf says how a caller hears of changes.
+func streamOf(c *eider.Caller) cell {
+	switch {
+	case c.Stream:
+		return cell{"connected", good}
+	case c.Kind == eider.Poller:
+		text := "polls every " + span(c.Every)
+		if c.Cache > 0 {
+			text += ", cache " + span(c.Cache)
+		}
+		return cell{text: text}
+	case c.Kind == eider.UnknownCallers:
+		return cell{text: "none"}
+	}
+	return cell{"disconnected", warn}
+}
+
+// behindOf counts what a caller hasn't applied. A poller is behind until its next poll, which is no trouble; of unknown
+// callers nothing is known.
+func behindOf(c *eider.Caller) cell {
+	switch {
+	case c.Kind == eider.UnknownCallers:
+		return cell{}
+	case c.Behind > 0 && c.Kind != eider.Poller:
+		return cell{strconv.FormatUint(c.Behind, 10), warn}
+	}
+	return cell{text: strconv.FormatUint(c.Behind, 10)}
 }

@@ -179,14 +179,20 @@ func endedBy(d *eider.Drain) cell {
 		return cell{"the last caller", good}
 	case last.State == eider.LetGo:
 		return cell{last.Caller + " let go, the last", good}
+	case last.State == eider.Polled:
+		return cell{last.Caller + " has polled since, the last", good}
 	case last.State == eider.SaidGoodbye:
 		return cell{last.Caller + " said goodbye, the last", good}
 	}
 	return cell{last.Caller + " " + string(last.State) + ", the last", good}
 }
 
+// disconnected says why somebody may have taken so long.
 func disconnected(m *eider.Member) string {
-	if m.Stream || m.Kind != eider.Native {
+	switch {
+	case m.Kind == eider.Poller:
+		return " (poller)"
+	case m.Stream || m.Kind != eider.Native:
 		return ""
 	}
 	return " (disconnected)"

@@ -31,7 +31,7 @@ func (a *app) instancesCommand() *cobra.Command {
 
 Callers pick among those that are UP and not doubted. A doubt is the registry's opinion
 and ends by itself once its cause is cured: "beats missed" by the next beat, "stream
-ended" when the process attaches again.
+ended" when the process attaches again, "wedged" by the next answer that it completes.
 
 With --watch the table is drawn anew at every change, in place on a terminal; with
 --json each change is one line. The registry says when something changes: watching

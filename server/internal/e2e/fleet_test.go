@@ -32,6 +32,7 @@ var quiet = slog.New(slog.DiscardHandler)
 type run struct {
 	t    *testing.T
 	grpc string
+	http string
 	end  context.CancelFunc
 	done chan error
 }
@@ -55,7 +56,7 @@ func startNode(t *testing.T, s node.Settings) *run {
 	case err := <-r.done:
 		t.Fatalf("the node ended: %v", err)
 	}
-	r.grpc = n.Addrs().GRPC.String()
+	r.grpc, r.http = n.Addrs().GRPC.String(), n.Addrs().HTTP.String()
 	t.Cleanup(r.stop)
 	return r
 }

@@ -47,6 +47,7 @@ type member struct {
 	nodes   []string // other nodes that report it open
 	cap     time.Duration
 	settled moment // after the leave
+	polled  polled // of a poller
 }
 
 func (d *drain) place() *int32 { return &d.slot }
@@ -110,7 +111,7 @@ func (t *Table) join(d *drain, f *following) {
 	i, ok := d.index[f.proc.name]
 	switch {
 	case !ok:
-		m := member{caller: f.proc.name, proc: f.proc, kind: eider.Native, cap: t.cfg.Cap + max(f.proc.wait-t.clock, 0)}
+		m := member{caller: f.proc.name, proc: f.proc, kind: f.kind(), cap: t.capOf(f), polled: f.timers()}
 		if t.clock < t.before {
 			m.cap = max(m.cap, t.before-d.from) // it may be one from before that was told to come back so late
 		}
@@ -211,7 +212,7 @@ func (d *drain) due(t *Table) {
 	next := moment(-1)
 	for i := 0; i < d.open; {
 		m := &d.members[i]
-		if at := d.from + m.cap; t.clock < at {
+		if at := d.from + m.until(); t.clock < at {
 			if next < 0 || at < next {
 				next = at
 			}
@@ -222,10 +223,11 @@ func (d *drain) due(t *Table) {
 			t.alarms.set(d, t.clock) // the rest at the next look, at once, and after the inputs that wait
 			return
 		}
-		detail := "has not let go within " + m.cap.String()
-		if m.state == eider.NoAlternative {
-			detail = "had no alternative within " + m.cap.String()
+		if m.until() < m.cap {
+			t.resolve(d, m.caller, eider.Polled)
+			continue
 		}
+		detail := m.overdue()
 		t.event(eider.Event{Kind: eider.EventCapped, Service: d.svc.name, ID: d.dep.ID, Incarnation: d.dep.Incarnation,
 			Status: eider.Draining, Caller: m.caller, Detail: detail})
 		t.resolve(d, m.caller, eider.Capped) // and another one is at i now
@@ -300,5 +302,6 @@ func (d *drain) snapshot() eider.Drain {
 }
 
 func (m *member) word() eider.Member {
-	return eider.Member{Caller: m.caller, Kind: m.kind, State: m.state, Stream: m.connected(), Cap: m.cap, Settled: m.settled}
+	return eider.Member{Caller: m.caller, Kind: m.kind, State: m.state, Stream: m.connected(), Cap: m.cap, Settled: m.settled,
+		Every: m.polled.every, Cache: m.polled.cache}
 }

@@ -26,12 +26,17 @@ type following struct {
 	at      uint64      // the last view applied: a number of the replica's
 	letGo   []departure // as last named; of some the leave may not be known here yet
 	stuck   int         // drains for which it has no alternative
+	poll    *polling    // how it polls; nil for who has streams
 }
 
 func (f *following) place() *int32 { return &f.slot }
 
 // due forgets a caller whose stream ended long ago.
 func (f *following) due(t *Table) {
+	if f.poll != nil {
+		t.missed(f)
+		return
+	}
 	t.unfollow(f, "its stream ended "+t.cfg.Remember.String()+" ago, without a goodbye")
 	t.part(f.proc)
 }
@@ -159,6 +164,7 @@ func (t *Table) unfollow(f *following, why string) {
 	if len(p.follows) == 0 {
 		t.callers--
 	}
+	t.pollsNoMore(f)
 	f.streams = 0
 	t.noteCaller(f)
 	t.alarms.cancel(f)
@@ -325,7 +331,7 @@ func (t *Table) ExtendCaller(now time.Time, caller string, d time.Duration) Effe
 	p := t.processes[caller]
 	switch {
 	case d == 0:
-	case p != nil && len(p.follows) > 0:
+	case p != nil && len(p.follows) > 0 && !p.polls:
 		p.wait = max(p.wait, t.clock+d)
 		t.waits = max(t.waits, p.wait)
 		for _, f := range p.follows {

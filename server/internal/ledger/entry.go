@@ -134,6 +134,7 @@ type process struct {
 	watches              []Follower // those watch streams
 	live, ended, unknown int        // its instances: listed; LEFT or DEAD; ended by silence or superseded
 	follows              []*following
+	polls                bool   // has no streams: it asks now and then
 	wait                 moment // it was told to come back by then
 }
 
@@ -149,6 +150,7 @@ type service struct {
 	running   []*drain
 	strangers int       // instances with unknown callers
 	strange   time.Time // the first of them said so
+	polled    caps      // of its pollers
 	used      bool      // counts towards the limit: has an instance or a caller
 	count     [lines]int
 }
@@ -224,12 +226,25 @@ func (t *Table) sweep(svc *service) {
 	}
 }
 
-// process returns the process of a name, a new one if need be. None is called like the members that stand for
-// many: a drain's members are known by their names.
+// process returns the process that a stream belongs to, a new one if need be. One that polls is another's.
 func (t *Table) process(name string) *process {
-	if strings.HasPrefix(name, "callers ") || name == string(eider.UnknownCallers) {
+	name = own(name)
+	for p := t.processes[name]; p != nil && p.polls; p = t.processes[name] {
 		name = "@" + name
 	}
+	return t.named(name)
+}
+
+// own is the name that a process gets which calls itself so. None is called like the members that stand for many:
+// a drain's members are known by their names.
+func own(name string) string {
+	if strings.HasPrefix(name, "callers ") || name == string(eider.UnknownCallers) {
+		return "@" + name
+	}
+	return name
+}
+
+func (t *Table) named(name string) *process {
 	p := t.processes[name]
 	if p == nil {
 		p = &process{name: strings.Clone(name)}

@@ -188,7 +188,7 @@ func (t *Table) merge(d *drain, from string, m *eider.Member) {
 		if d.reached || m.State == eider.Unfollowed {
 			return
 		}
-		i = t.enter(d, member{caller: name, kind: m.Kind, cap: t.cfg.Cap, nodes: []string{from}})
+		i = t.enter(d, t.elsewhere(name, from, m))
 	}
 	known := &d.members[i]
 	if known.away != m.Stream {
@@ -197,7 +197,7 @@ func (t *Table) merge(d *drain, from string, m *eider.Member) {
 	}
 	local := known.proc != nil && known.proc.following(d.svc) != nil
 	switch m.State {
-	case eider.LetGo, eider.SaidGoodbye, eider.Ended:
+	case eider.LetGo, eider.SaidGoodbye, eider.Ended, eider.Polled:
 		t.resolve(d, name, m.State)
 	case eider.Unfollowed:
 		known.nodes = slices.DeleteFunc(known.nodes, func(n string) bool { return n == from })

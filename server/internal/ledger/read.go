@@ -169,8 +169,9 @@ func (t *Table) Callers(name string) []eider.Caller {
 }
 
 func (t *Table) caller(f *following) eider.Caller {
-	return eider.Caller{ID: f.proc.name, Kind: eider.Native, Service: f.svc.name, Stream: f.streams > 0,
-		Since: f.since, Cursor: eider.Cursor{Number: f.at}, Cap: t.cfg.Cap + max(f.proc.wait-t.clock, 0)}
+	timers := f.timers()
+	return eider.Caller{ID: f.proc.name, Kind: f.kind(), Service: f.svc.name, Stream: f.streams > 0, Since: f.since,
+		Cursor: eider.Cursor{Number: f.at}, Cap: t.capOf(f), Every: timers.every, Cache: timers.cache}
 }
 
 // Drain returns the state of a departure; of the finished ones the last 256 are kept.
@@ -223,8 +224,14 @@ func (t *Table) running() []*drain {
 // doesn't hang on who follows the service now: a caller may come between this answer and the leave.
 func (t *Table) Bound(service string) time.Duration {
 	bound := max(t.cfg.Cap+max(t.waits-t.clock, 0), t.before-t.clock)
-	if svc := t.services[service]; svc != nil && svc.strangers > 0 {
-		bound = max(bound, t.cfg.Unknown)
+	if service == "" {
+		return max(bound, t.polled.longest())
+	}
+	if svc := t.services[service]; svc != nil {
+		bound = max(bound, svc.polled.longest())
+		if svc.strangers > 0 {
+			bound = max(bound, t.cfg.Unknown)
+		}
 	}
 	return bound
 }

@@ -62,6 +62,9 @@ func tellStory(t *testing.T, script string) string {
 		fmt.Fprintf(&w.log, "> %s\n", text)
 		verb := verbs[words[0]]
 		if verb == nil {
+			verb = timed[words[0]]
+		}
+		if verb == nil {
 			t.Fatalf("line %d: %q is no verb", number+1, words[0])
 		}
 		if err := verb(w, words[1:]); err != nil {

@@ -30,6 +30,8 @@ type Table struct {
 	begun     uint64   // drains, ever
 	reports   uint64   // made of drains, ever
 	callers   int      // processes that follow something
+	pollers   int      // of those, the ones that poll
+	polled    caps     // of all of them
 	used      int      // services with an instance or a caller
 	waits     moment   // some caller was told to come back by then
 	peers     []peer

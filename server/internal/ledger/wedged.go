@@ -120,10 +120,17 @@ func (w *work) due(t *Table) {
 	case w.underWay() == 0 && t.clock >= w.came+stuckBeats*t.cfg.Beat:
 		w.stuck = false // a caller or two gave up, and nobody has come since: that is no evidence
 	default:
-		t.suspect(e, eider.Wedged, fmt.Sprintf("%d requests under way, none completed for %s (the slowest of the last minute took %s)",
-			w.underWay(), (t.clock-w.since).Round(time.Millisecond), w.said.Slowest.Round(time.Millisecond)))
+		t.suspect(e, eider.Wedged, fmt.Sprintf("%s under way, none completed for %s (the slowest of the last minute took %s)",
+			requests(w.underWay()), (t.clock-w.since).Round(time.Millisecond), w.said.Slowest.Round(time.Millisecond)))
 		t.try(w)
 	}
+}
+
+func requests(n uint64) string {
+	if n == 1 {
+		return "1 request"
+	}
+	return fmt.Sprintf("%d requests", n)
 }
 
 // try has one caller send its next request to a wedged instance at which nothing has arrived for a beat: callers

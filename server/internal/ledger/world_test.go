@@ -87,6 +87,9 @@ func (w *world) write(fx Effects) {
 	if fx.Flush {
 		fmt.Fprintf(&w.log, "  publish at once: %s\n", joined(fx.Changed))
 	}
+	for _, t := range fx.Trials {
+		fmt.Fprintf(&w.log, "  trial of %s by stream %d\n", t.Departure.Key, t.Follower)
+	}
 	for _, s := range fx.End {
 		fmt.Fprintf(&w.log, "  end stream %d\n", s)
 	}

@@ -49,6 +49,27 @@ type Auditor interface {
 	Audit(eider.Event)
 }
 
+// Poller is a Registry that counts who fetches a view now and then as a caller, by his timers. A front asks for it by
+// a type assertion.
+type Poller interface {
+	// Poll counts a poll and returns the view that answers it. Its cursor names it only if it is exact: else it holds
+	// changes that have yet to get a number, and who has a view of that cursor hasn't seen them. Errors: NotFound for a
+	// service that the node has never heard of, Conflict when a process of that name has a stream.
+	Poll(Poll) (v *eider.View, exact bool, err error)
+}
+
+// Poll is one question of a caller that polls.
+type Poll struct {
+	Caller  string // one name for each process
+	Service string
+	Every   time.Duration // the longest time from one answer to the next, at most MaxPoll
+	Cache   time.Duration // for how long it may use an older view than its last, at most MaxPoll
+	Waits   bool          // it is answered when something changes: its polls may come closer together
+}
+
+// MaxPoll bounds the timers of a caller that polls.
+const MaxPoll = 10 * time.Minute
+
 // Peer is who is at the other end of a stream.
 type Peer struct {
 	Caller   string     // the process' name, which joins its two streams; chosen by itself

@@ -63,6 +63,7 @@ const (
 // console is the front. It starts nothing and holds nothing but its metrics.
 type console struct {
 	reg     replica.Reader
+	pollers replica.Poller // nil: nobody can be counted here
 	cfg     Config
 	hosts   map[string]bool
 	streams chan struct{} // one token a stream or waiting request
@@ -96,6 +97,7 @@ func Both(reg replica.Reader, cfg Config) Console {
 	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 4<<20)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	c := &console{reg: reg, cfg: cfg, hosts: map[string]bool{"localhost": true}, mux: http.NewServeMux()}
+	c.pollers, _ = reg.(replica.Poller)
 	for _, host := range cfg.Hosts {
 		c.hosts[strings.ToLower(host)] = true
 	}
@@ -104,7 +106,7 @@ func Both(reg replica.Reader, cfg Config) Console {
 	c.routes = []route{
 		{"/", "what is here", reader, c.index},
 		{"/v1/services", "every service at a glance: ?limit= &after=", reader, c.services},
-		{"/v1/services/{service}", "one service: its instances, and who of them ended lately: ?limit= &after= &wait= (with If-None-Match)", reader, c.view},
+		{"/v1/services/{service}", "one service: its instances, and who of them ended lately: ?limit= &after= &wait= (with If-None-Match); a caller that polls says so: &caller= &every= &cache=", reader, c.view},
 		{"/v1/callers", "who calls, and how far behind they are: ?service= &limit= &after=", reader, c.callers},
 		{"/v1/drains", "planned departures, running and past: ?service= &limit=", reader, c.drains},
 		{"/v1/events", "what happened, in order; a stream with Accept: text/event-stream: ?service= &after= &last= &limit=", reader, c.events},

@@ -107,7 +107,8 @@ func TestAnswers(t *testing.T) {
 			"/v1/sd", "/v1/sd?service=orders&port=metrics", "/v1/sd?service=nobody", "/v1/sd?port=grpc",
 			"/v1/services/ordes", "/v1/services/zzz", "/v1/callers?service=ordesr", "/v1/drains?service=zzz", "/v1/instances", "/v1/services/",
 			"/v1/services/a%20b", "/v1/services?limit=0&after=&x=1", "/v1/services?limit=many&limit=2", "/v1/services?%zz=1",
-			"/v1/services/orders?wait=2m", "/v1/events?after=one", "/v1/events?after=1&last=1", "/v1/callers?service=-", "/healthz/x", "//evil.example/..", "/v1/../v1/services", "/v1//services", "",
+			"/v1/services/orders?wait=2m", "/v1/services/orders?caller=shop", "/v1/services/orders?every=10s&cache=1s", "/v1/services/orders?caller=&every=0s&cache=11m&wait=x",
+			"/v1/services/nobody?caller=shop&every=10s", "/v1/services/pay?caller=shop&every=10s", "/v1/callers?caller=shop&every=10s", "/v1/events?after=one", "/v1/events?after=1&last=1", "/v1/callers?service=-", "/healthz/x", "//evil.example/..", "/v1/../v1/services", "/v1//services", "",
 		} {
 			w := ask(h, path)
 			fmt.Fprintf(&out, "GET %s\n%d %s\n", path, w.Code, w.Header().Get("Content-Type"))

@@ -74,7 +74,7 @@ func (c *console) services(w http.ResponseWriter, r *http.Request) {
 // view answers with one service. With If-None-Match and wait= it answers once the view has changed.
 func (c *console) view(w http.ResponseWriter, r *http.Request) {
 	name := eider.FoldService(r.PathValue("service"))
-	p, err := read(r, "limit", "after", "wait")
+	p, err := read(r, "limit", "after", "wait", "caller", "every", "cache")
 	if err == nil {
 		err = eider.CheckService(name)
 		if err != nil {
@@ -83,6 +83,10 @@ func (c *console) view(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		failWith(w, err)
+		return
+	}
+	if p.caller != "" && p.after == "" && r.Method == http.MethodGet {
+		c.poll(w, r, name, p)
 		return
 	}
 	v, ok := c.reg.View(name)

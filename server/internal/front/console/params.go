@@ -21,6 +21,7 @@ type params struct {
 	limit   int           // at least 1
 	last    int           // -1: not asked for
 	wait    time.Duration // 0: don't
+	polling
 }
 
 // read takes the query apart. It knows the parameters named by allowed and no others, and reports every
@@ -41,6 +42,9 @@ func read(r *http.Request, allowed ...string) (params, error) {
 		default:
 			errs = append(errs, p.set(name, values[0]))
 		}
+	}
+	if slices.Contains(allowed, "caller") {
+		errs = append(errs, p.missing(query)...)
 	}
 	if err := errors.Join(sorted(errs)...); err != nil {
 		return p, invalid(err)
@@ -70,6 +74,8 @@ func (p *params) set(name, value string) (err error) {
 		p.limit, err = whole(name, value, 1, maxLimit)
 	case "last":
 		p.last, err = whole(name, value, 0, maxLimit)
+	case "caller", "every", "cache":
+		return p.polling.set(name, value)
 	case "wait":
 		p.wait, err = time.ParseDuration(value)
 		if err != nil || p.wait < 0 || p.wait > maxWait {

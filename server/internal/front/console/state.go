@@ -43,7 +43,7 @@ func newState(reg replica.Reader) *state {
 		callers:      desc("callers", "Callers by the service that they follow.", "service"),
 		changes:      desc("view_changes_total", "Published changes of a service's view in this node run.", "service"),
 		behind:       desc("callers_behind", "Callers that haven't applied the newest view of the service that they follow.", "service"),
-		disconnected: desc("callers_disconnected", "Callers without a stream to the node, remembered for drains."),
+		disconnected: desc("callers_disconnected", "Native callers without a stream to the node, remembered for drains."),
 		drains:       desc("drains", "Running drains by stage: waiting for callers, finishing what is in flight.", "stage"),
 		drainWaiting: desc("drain_waiting_callers", "Callers that running drains wait for."),
 	}
@@ -87,7 +87,7 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 
 	var disconnected, waiting, finishing, open float64
 	for _, caller := range s.reg.Callers("") {
-		disconnected += truth(!caller.Stream)
+		disconnected += truth(!caller.Stream && caller.Kind == eider.Native)
 	}
 	for _, d := range s.reg.Drains("") {
 		if d.Status.Gone() {

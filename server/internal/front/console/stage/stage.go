@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/server/internal/replica"
 )
 
 // Registry says what it has been told to. Its methods may be called from any goroutine.
@@ -22,6 +23,9 @@ type Registry struct {
 	events   []eider.Event
 	kept     int // of events
 	ended    error
+	polls    []replica.Poll
+	inexact  bool
+	refusal  error
 	changed  chan struct{}
 }
 
@@ -143,6 +147,42 @@ func (r *Registry) View(service string) (*eider.View, bool) {
 	defer r.mu.Unlock()
 	v, ok := r.views[service]
 	return v, ok
+}
+
+// Poll implements the Poller: it notes the poll, and answers with the view, or with what [Registry.RefusePolls] says.
+func (r *Registry) Poll(p replica.Poll) (*eider.View, bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.polls = append(r.polls, p)
+	v, ok := r.views[p.Service]
+	switch {
+	case r.refusal != nil:
+		return nil, false, r.refusal
+	case !ok:
+		return nil, false, eider.Errorf(eider.NotFound, "poll "+p.Service, "nobody has ever registered there")
+	}
+	return v, !r.inexact, nil
+}
+
+// Polls returns the polls so far.
+func (r *Registry) Polls() []replica.Poll {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.polls)
+}
+
+// Inexact makes views hold what has no number yet.
+func (r *Registry) Inexact(inexact bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.inexact = inexact
+}
+
+// RefusePolls makes polls fail.
+func (r *Registry) RefusePolls(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refusal = err
 }
 
 // Callers implements the Reader.

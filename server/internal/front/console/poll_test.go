@@ -1,0 +1,122 @@
+package console
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/server/internal/replica"
+)
+
+func TestWhoSaysHowItPollsIsCounted(t *testing.T) {
+	reg := scene()
+	h := New(reg, Config{Version: "v0", Logger: quiet()})
+	const asked = "/v1/services/ORDERS?caller=shop@h1&every=10s&cache=5s"
+	w := ask(h, asked)
+	tag := w.Header().Get("ETag")
+	if w.Code != http.StatusOK || tag == "" || !strings.Contains(w.Body.String(), `"instances"`) {
+		t.Fatalf("a poll is answered %d %q %s", w.Code, tag, w.Body)
+	}
+	if w = ask(h, asked, "If-None-Match", tag); w.Code != http.StatusNotModified {
+		t.Errorf("with what it has: %d, want 304", w.Code)
+	}
+	want := replica.Poll{Caller: "shop@h1", Service: "orders", Every: 10 * time.Second, Cache: 5 * time.Second}
+	if diff := cmp.Diff([]replica.Poll{want, want}, reg.Polls()); diff != "" {
+		t.Errorf("polls that counted, 304 among them (-want +got):\n%s", diff)
+	}
+	for _, path := range []string{"/v1/services/orders", "/v1/services/orders?wait=1ms", "/v1/services/orders?caller=shop@h1&every=10s&after=1"} {
+		ask(h, path)
+	}
+	if n := len(reg.Polls()); n != 2 {
+		t.Errorf("%d polls: who doesn't say that he calls observes, and the rest of a list isn't the list", n)
+	}
+}
+
+func TestAPollIsUnchangedOnlyIfItsCursorIsExact(t *testing.T) {
+	reg := scene()
+	h := New(reg, Config{Version: "v0", Logger: quiet()})
+	const asked = "/v1/services/orders?caller=shop&every=10s"
+	tag := ask(h, asked).Header().Get("ETag")
+	reg.Inexact(true)
+	w := ask(h, asked+"&wait=1s", "If-None-Match", tag)
+	if w.Code != http.StatusOK || w.Header().Get("ETag") != "" {
+		t.Errorf("with changes that have no number yet: %d, ETag %q; want the whole, and no tag", w.Code, w.Header().Get("ETag"))
+	}
+}
+
+func TestTheNextPollIsSpread(t *testing.T) {
+	h := New(scene(), Config{Version: "v0", Logger: quiet()})
+	seen := map[string]bool{}
+	for range 100 {
+		text := ask(h, "/v1/services/orders?caller=shop&every=8s").Header().Get("Eider-Next-Poll")
+		seen[text] = true
+		if s, err := strconv.ParseFloat(text, 64); err != nil || s < 6 || s > 8 {
+			t.Fatalf("the next poll is suggested in %q s, want 6 to 8", text)
+		}
+	}
+	if len(seen) < 50 {
+		t.Errorf("%d different suggestions of 100: a fleet would come all at once", len(seen))
+	}
+	if text := ask(h, "/v1/services/orders").Header().Get("Eider-Next-Poll"); text != "" {
+		t.Errorf("an observer is told %q", text)
+	}
+}
+
+func TestWhoIsTurnedAwayComesBackSpread(t *testing.T) {
+	reg := scene()
+	full := eider.Errorf(eider.Limited, "poll orders", "this node already has 25000 callers that poll, the most it takes")
+	full.RetryAfter = 10 * time.Second
+	reg.RefusePolls(full)
+	h := New(reg, Config{Version: "v0", Logger: quiet()})
+	seen := map[string]bool{}
+	for range 100 {
+		w := ask(h, "/v1/services/orders?caller=shop&every=8s")
+		after := w.Header().Get("Retry-After")
+		if s, err := strconv.Atoi(after); w.Code != http.StatusTooManyRequests || err != nil || s < 10 || s > 13 {
+			t.Fatalf("%d with Retry-After %q, want 429 and 10 to 13", w.Code, after)
+		}
+		seen[after] = true
+	}
+	if len(seen) < 3 {
+		t.Errorf("all are told to come back after %v s", seen)
+	}
+	if full.RetryAfter != 10*time.Second {
+		t.Error("the registry's own error was changed")
+	}
+}
+
+// Who waits for a change asks twice: while he waits he is a caller, and what he is answered is what he has.
+func TestAWaitingPollCountsWhenItIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg := scene()
+		h := New(reg, Config{Version: "v0", Logger: quiet()})
+		const asked = "/v1/services/orders?caller=shop&every=1s&wait=30s"
+		tag := ask(h, asked).Header().Get("ETag")
+		begun := time.Now()
+		answered := make(chan *http.Response)
+		go func() { answered <- ask(h, asked, "If-None-Match", tag).Result() }()
+		synctest.Wait()
+		if n := len(reg.Polls()); n != 2 {
+			t.Fatalf("%d polls when it begins to wait, want 2", n)
+		}
+		<-time.After(5 * time.Second)
+		v, _ := reg.View("orders")
+		changed := *v
+		changed.Cursor.Number++
+		reg.SetView(&changed)
+		reg.Tell(eider.Event{Kind: eider.EventStatus, Service: "orders"})
+		if got := <-answered; got.StatusCode != http.StatusOK || got.Header.Get("ETag") == tag || time.Since(begun) > 6*time.Second {
+			t.Errorf("answered %d, ETag %q after %s", got.StatusCode, got.Header.Get("ETag"), time.Since(begun))
+		}
+		polls := reg.Polls()
+		if len(polls) != 3 || polls[2].Every != 31*time.Second || !polls[2].Waits {
+			t.Errorf("the polls are %+v, want a third one when it was answered, of 31 s at most", polls)
+		}
+	})
+}

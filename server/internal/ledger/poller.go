@@ -1,0 +1,269 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/eiderhq/eider"
+)
+
+// A poller fetches the list now and then and keeps it for a while. It never says that it has let go, but its timers
+// do: it uses nothing older than what it last fetched for longer than every + cache. So a drain waits for it until
+// it has polled since the leave and its cache has run out since, or until its timers say so by themselves.
+
+const (
+	pollMargin = time.Second      // for a poll that is on its way, and what its answer takes
+	maxPoll    = 10 * time.Minute // of either timer
+	pollsKept  = 3                // times every + cache: a poller that stays away for longer is forgotten
+)
+
+// Polling is a caller's word on how it polls.
+type Polling struct {
+	Caller  string // its name, one for each process
+	Service string
+	Every   time.Duration // the longest time from one fetched list to the next
+	Cache   time.Duration // for how long it may use an older list than the one that it fetched last
+	Waits   bool          // it is answered when something changes, so that its polls may come closer together
+}
+
+// Check holds the word to its bounds, all faults at once.
+func (p *Polling) Check() error {
+	var errs []error
+	if p.Caller == "" {
+		errs = append(errs, errors.New("caller: the name is missing; use one for each process, as in checkout@host-1"))
+	}
+	if p.Every <= 0 || p.Every > maxPoll {
+		errs = append(errs, fmt.Errorf("every: %s must be more than 0s and at most %s", p.Every, maxPoll))
+	}
+	if p.Cache < 0 || p.Cache > maxPoll {
+		errs = append(errs, fmt.Errorf("cache: %s must be from 0s to %s", p.Cache, maxPoll))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return &eider.Error{Op: "poll " + p.Service, Kind: eider.Invalid, Err: err}
+	}
+	return nil
+}
+
+// polling is how a caller of a service polls.
+type polling struct {
+	every, cache moment
+	said         moment // when it last said so
+	at           moment // its last poll
+	several      moment // until then it is taken for several processes under one name
+}
+
+// cap is for how long it may still use what it had fetched before a leave.
+func (p *polling) cap() moment { return p.every + p.cache + pollMargin }
+
+func (p *polling) kept() moment { return pollsKept*(p.every+p.cache) + pollMargin }
+
+// Poll counts a poll of a service; its answer must hold what the table knows now, or later. at is the number of the
+// view in it. Errors: NotFound for a service that nobody knows; Invalid for a word out of bounds; Conflict when a
+// process of that name has a stream; Limited when there are too many callers.
+func (t *Table) Poll(now time.Time, p Polling, at uint64) (Effects, error) {
+	t.begin(now)
+	err := p.Check()
+	if err == nil {
+		err = t.poll(now, &p, at)
+	}
+	return t.take(), err
+}
+
+func (t *Table) poll(now time.Time, said *Polling, at uint64) error {
+	op := "poll " + said.Service
+	svc := t.services[said.Service]
+	if svc == nil {
+		return eider.Errorf(eider.NotFound, op, "nobody has ever registered there")
+	}
+	proc := t.processes[own(said.Caller)]
+	if proc != nil && !proc.polls {
+		return eider.Errorf(eider.Conflict, op, "a process called %.40q has a stream here and counts by its acknowledgements; poll under another name", said.Caller)
+	}
+	var f *following
+	if proc != nil {
+		f = proc.following(svc)
+	}
+	if f == nil {
+		var err error
+		if f, err = t.followByPolls(now, own(said.Caller), svc); err != nil {
+			return err
+		}
+	}
+	t.heardPoll(f, said)
+	f.at = at
+	t.alarms.set(f, t.clock+f.poll.kept())
+	for _, d := range svc.running {
+		t.fetched(d, f)
+	}
+	return nil
+}
+
+// followByPolls makes a process that polls a caller of a service. Half of the callers may be such: who acknowledges
+// isn't turned away for those who only say when they ask.
+func (t *Table) followByPolls(now time.Time, name string, svc *service) (*following, error) {
+	if limit := t.cfg.MaxCallers / 2; t.processes[name] == nil && t.pollers >= limit {
+		err := eider.Errorf(eider.Limited, "poll "+svc.name, "this node already has %d callers that poll, the most it takes; raise its limit or use another node", limit)
+		err.RetryAfter = retryFull
+		return nil, err
+	}
+	p := t.named(name)
+	f, err := t.follow(now, p, svc.name)
+	if err != nil {
+		t.part(p)
+		return nil, err
+	}
+	if !p.polls {
+		p.polls = true
+		t.pollers++
+	}
+	f.poll = &polling{at: -maxPoll}
+	return f, nil
+}
+
+// heardPoll takes down how a caller polls. A shorter word counts once the time of the longer one has passed: what was
+// fetched under that is still in use. A name that polls twice within half of the time that it says is taken for
+// several processes that share it: what one of them has fetched says nothing of the others.
+func (t *Table) heardPoll(f *following, said *Polling) {
+	p, was := f.poll, f.poll.cap()
+	if p.every > 0 {
+		t.countCap(f, -1)
+	}
+	if gap := t.clock - p.at; !said.Waits && 2*gap <= max(p.every, said.Every) {
+		p.several = t.clock + max(p.kept(), pollsKept*(said.Every+said.Cache))
+	}
+	if t.clock >= p.said+p.cap() || said.Every >= p.every && said.Cache >= p.cache {
+		p.every, p.cache, p.said = said.Every, said.Cache, t.clock
+	} else {
+		p.every, p.cache = max(p.every, said.Every), max(p.cache, said.Cache)
+	}
+	p.at = t.clock
+	t.countCap(f, +1)
+	if p.cap() != was {
+		t.noteCaller(f)
+	}
+}
+
+func (t *Table) countCap(f *following, by int) {
+	f.svc.polled.count(f.poll.cap(), by)
+	t.polled.count(f.poll.cap(), by)
+}
+
+// fetched tells a drain that a caller has fetched the list since the leave. The first time counts, and only if the
+// caller is one.
+func (t *Table) fetched(d *drain, f *following) {
+	if d.reached {
+		return
+	}
+	t.join(d, f)
+	m := &d.members[d.index[f.proc.name]]
+	if m.state.Settled() {
+		return
+	}
+	if c := f.poll.cap(); c > m.cap {
+		m.cap, m.polled.every, m.polled.cache = c, f.poll.every, f.poll.cache
+		d.bound = max(d.bound, c)
+		t.progress(d)
+	}
+	if m.polled.fresh == 0 && t.clock >= f.poll.several {
+		m.polled.fresh = t.clock - d.from + f.poll.cache + pollMargin
+		t.alarms.soon(d, d.from+m.until())
+	}
+}
+
+// missed forgets a poller that stayed away. Drains that wait for it wait for its cap, which has mostly passed.
+func (t *Table) missed(f *following) {
+	t.unfollow(f, "has not polled for "+(t.clock-f.poll.at).Round(time.Millisecond).String())
+	t.part(f.proc)
+}
+
+// pollsNoMore undoes what followByPolls and heardPoll have counted.
+func (t *Table) pollsNoMore(f *following) {
+	if f.poll == nil {
+		return
+	}
+	t.countCap(f, -1)
+	if len(f.proc.follows) == 0 {
+		t.pollers--
+	}
+}
+
+// kind, capOf and timers tell how a caller counts.
+func (f *following) kind() eider.CallerKind {
+	if f.poll != nil {
+		return eider.Poller
+	}
+	return eider.Native
+}
+
+func (t *Table) capOf(f *following) time.Duration {
+	if f.poll != nil {
+		return f.poll.cap()
+	}
+	return t.cfg.Cap + max(f.proc.wait-t.clock, 0)
+}
+
+// polled is what a drain knows of a poller.
+type polled struct {
+	every, cache time.Duration
+	fresh        moment // after the leave: what it had fetched before is out of use; 0 as long as it hasn't polled
+}
+
+func (f *following) timers() polled {
+	if f.poll == nil {
+		return polled{}
+	}
+	return polled{every: f.poll.every, cache: f.poll.cache}
+}
+
+// until is when a member is settled if nothing more is heard of it, counted from the leave.
+func (m *member) until() moment {
+	if m.polled.fresh > 0 {
+		return min(m.cap, m.polled.fresh)
+	}
+	return m.cap
+}
+
+// overdue says why a member is covered by its cap.
+func (m *member) overdue() string {
+	switch {
+	case m.state == eider.NoAlternative:
+		return "had no alternative within " + m.cap.String()
+	case m.kind == eider.Poller:
+		return fmt.Sprintf("polls: what it had fetched before is out of use after %s (fetch %s + cache %s)", m.cap, m.polled.every, m.polled.cache)
+	case m.kind == eider.UnknownCallers:
+		return "their pause of " + m.cap.String() + " is over"
+	}
+	return "has not let go within " + m.cap.String()
+}
+
+// elsewhere is a caller that another node reports. Who counts by time brings his own.
+func (t *Table) elsewhere(name, node string, m *eider.Member) member {
+	out := member{caller: name, kind: m.Kind, cap: t.cfg.Cap, nodes: []string{node}}
+	if m.Kind == eider.Poller || m.Kind == eider.UnknownCallers {
+		out.cap = min(m.Cap, 2*maxPoll+pollMargin)
+		out.polled = polled{every: m.Every, cache: m.Cache}
+	}
+	return out
+}
+
+// caps counts the caps of pollers in whole seconds, rounded up, so that the longest is at hand among many: a bound may
+// be told too long, never too short.
+type caps map[int32]int
+
+func (c *caps) count(cap moment, by int) {
+	if *c == nil {
+		*c = caps{}
+	}
+	seconds := int32((cap + time.Second - 1) / time.Second)
+	if (*c)[seconds] += by; (*c)[seconds] == 0 {
+		delete(*c, seconds)
+	}
+}
+
+func (c caps) longest() (longest moment) {
+	for seconds := range c {
+		longest = max(longest, time.Duration(seconds)*time.Second)
+	}
+	return longest
+}
