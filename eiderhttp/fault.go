@@ -57,6 +57,7 @@ type fault struct {
 	attempt
 	cause    Cause
 	allows   allowance
+	trial    bool // it was a trial that the registry asked for
 	costs    bool // the service may have worked for it, or will: a retry counts against the budget
 	fresh    bool // the connection failed, not the instance: a new one to it may do
 	outcome  roster.Outcome
@@ -84,7 +85,7 @@ func (y *try) fault(err error, cause Cause, allows allowance, outcome roster.Out
 	rec := y.choice.Instance()
 	return &fault{
 		attempt: attempt{key: rec.Key, address: rec.Address, err: err},
-		cause:   cause, allows: allows, outcome: outcome, kind: eider.Unavailable, in: y.in, instance: rec,
+		cause:   cause, allows: allows, outcome: outcome, kind: eider.Unavailable, in: y.in, instance: rec, trial: y.choice.Trial(),
 	}
 }
 

@@ -19,6 +19,8 @@ type service struct {
 	roster *roster.Roster
 	budget retry.Budget
 	warm   atomic.Bool // a view has come: picks no longer wait
+
+	unrepeatable roster.Excluded // nobody, and no trial
 }
 
 // take picks an instance, bounding the wait for the first view.
@@ -48,7 +50,7 @@ func (s *service) send(req *http.Request, port string) (*http.Response, error) {
 		return nil, abandon(req, &eider.Error{Kind: eider.Unavailable, Err: err})
 	}
 	s.budget.Attempt(now)
-	choice, err := s.take(ctx, nil)
+	choice, err := s.take(ctx, s.first(req))
 	if err != nil {
 		return nil, abandon(req, err)
 	}
@@ -101,7 +103,7 @@ func (c *call) again(flt *fault) (*http.Response, error) {
 func (c *call) next(flt *fault) (choice roster.Choice, why error) {
 	c.tried = append(c.tried, flt.attempt)
 	c.t.counts[flt.cause].Add(1)
-	if flt.cause != Refused || c.t.tries() == 1 || len(c.tried)-c.spent > mostRefusals {
+	if flt.cause != Refused && !flt.trial || c.t.tries() == 1 || len(c.tried)-c.spent > mostRefusals {
 		c.spent++
 	}
 	switch {
@@ -113,7 +115,7 @@ func (c *call) next(flt *fault) (choice roster.Choice, why error) {
 		return choice, errTries
 	case !c.body.rewind():
 		return choice, errBody
-	case flt.costs && !c.budget.Allow(time.Now()):
+	case flt.costs && !flt.trial && !c.budget.Allow(time.Now()):
 		return choice, errBudget
 	}
 	c.not.Add(flt.instance.Incarnation)
@@ -121,7 +123,7 @@ func (c *call) next(flt *fault) (choice roster.Choice, why error) {
 	if err != nil && flt.fresh && eider.KindOf(err) == eider.NoInstance {
 		// Nobody else is there, and it was a connection that failed, not the instance: it gets a new one.
 		flt.in.closeIdle()
-		choice, err = c.take(c.req.Context(), nil)
+		choice, err = c.take(c.req.Context(), &c.unrepeatable)
 	}
 	if err != nil && c.req.Context().Err() == nil {
 		return choice, errAlone

@@ -147,7 +147,7 @@ func (t *Transport) service(name string) (*service, error) {
 	if len(next) >= MaxServices {
 		return nil, eider.Errorf(eider.Limited, "", "this Transport already follows %d services, the most it does; bound its hosts by Transport.Services", MaxServices)
 	}
-	svc := &service{t: t, name: name, budget: retry.Budget{Ratio: t.RetryRatio, MinPerSecond: min(t.RetryRatio, 0)}}
+	svc := &service{t: t, name: name, unrepeatable: roster.Excluded{Unrepeatable: true}, budget: retry.Budget{Ratio: t.RetryRatio, MinPerSecond: min(t.RetryRatio, 0)}}
 	svc.roster = roster.Config{Companion: svc.companion}.Follow(t.Registry, name)
 	next[name] = svc
 	t.services.Store(&next)

@@ -37,6 +37,7 @@ type try struct {
 	dialed atomic.Bool // a connection was dialled for it
 	http2  bool        // it is sent by HTTP/2, as far as is known before there is a connection
 	bodied bool        // it was sent with a body, if only an empty one
+	brief  bool        // it is a trial, and can be sent again
 
 	mu       sync.Mutex  // guards what follows, which hooks and timers write
 	attempts int         // that net/http began
@@ -98,7 +99,7 @@ var (
 func (s *service) try(req *http.Request, body *body, port string, choice roster.Choice, now time.Time) (*http.Response, *fault) {
 	in := choice.Companion().(*instance)
 	//lint:ignore SA1019 whoever still sets Cancel is heard
-	y := &try{Context: req.Context(), in: in, choice: choice, begun: now, hangUp: req.Cancel}
+	y := &try{Context: req.Context(), in: in, choice: choice, begun: now, hangUp: req.Cancel, brief: choice.Trial() && s.t.repeatable(req)}
 	in.inFlight.Add(1)
 	rt := in.transport()
 	logical := in.logical(port)
@@ -207,7 +208,7 @@ func (y *try) wrote(info httptrace.WroteRequestInfo) {
 		return
 	}
 	y.choice.Wrote()
-	limit := y.in.t.wait
+	limit := y.limit()
 	if limit == 0 {
 		return
 	}

@@ -40,10 +40,11 @@ type world struct {
 	acks    []*pb.Ack
 	acked   chan struct{} // closed and replaced at each acknowledgement
 	doubts  []*pb.Doubt
+	trials  chan *pb.WatchReply // to be sent
 }
 
 func newWorld(t testing.TB, tr *Transport) *world {
-	w := &world{t: t, tr: tr, views: map[string][]eider.Instance{}, changed: make(chan struct{}), acked: make(chan struct{})}
+	w := &world{t: t, tr: tr, views: map[string][]eider.Instance{}, changed: make(chan struct{}), acked: make(chan struct{}), trials: make(chan *pb.WatchReply)}
 	l := listen(t)
 	srv := grpc.NewServer()
 	pb.RegisterRegistryServer(srv, &node{w: w})
@@ -175,6 +176,10 @@ func (n *node) Watch(stream grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchRe
 		}
 		select {
 		case <-changed:
+		case m := <-w.trials:
+			if err := stream.Send(m); err != nil {
+				return err
+			}
 		case m, ok := <-asked:
 			if !ok || m.GetGoodbye() != nil {
 				return nil

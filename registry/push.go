@@ -26,10 +26,13 @@ func (s *Subscription) push() {
 
 // unlock ends a critical section in which followers may have been woken, and hands on to those that are pushed to.
 func (w *watcher) unlock() {
-	pushes := w.pushes
-	w.pushes = nil
+	pushes, offers := w.pushes, w.offers
+	w.pushes, w.offers = nil, nil
 	w.mu.Unlock()
 	for _, s := range pushes {
 		s.push()
+	}
+	for _, o := range offers { // after the view that says why
+		o.to(o.trial)
 	}
 }

@@ -26,6 +26,7 @@ type Subscription struct {
 
 	// Guarded by w.mu.
 	pushed func(Update) // nil: Next is used; set once
+	tried  func(*Trial) // nil: trials are others'; set once
 	closed bool
 	seen   uint64 // the feed's version that Next returned last
 	acks   ackState

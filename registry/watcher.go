@@ -38,6 +38,7 @@ type watcher struct {
 	why     error // why there's no stream
 
 	pushes   []*Subscription // to be pushed to once mu is free
+	offers   []offer         // likewise
 	todo     []*feed         // feeds with something due
 	lateAt   time.Time       // what late is set to; zero: nothing
 	unfollow []string
@@ -268,6 +269,8 @@ func (w *watcher) hear(m *incoming) (answer bool, err error) {
 			f.problem(wire.ToError("follow "+f.service, p.GetError()), w.heardAt, rand.Float64())
 			w.queue(f)
 		}
+	case *pb.WatchReply_Trial:
+		w.trial(kind.Trial)
 	case *pb.WatchReply_End:
 		return false, toEnded(kind.End)
 	}

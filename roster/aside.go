@@ -39,13 +39,13 @@ func (c *Choice) learn(o Outcome) {
 		if t := int64(now/tick) + 1; m.okTick.Load() != t {
 			m.okTick.Store(t)
 		}
-		if m.fails.Load() != 0 || m.trialAt.Load() != 0 {
+		if m.fails.Load() != 0 || m.trialAt.Load() != 0 || c.trial == trialAsked {
 			c.r.worked(c, now)
 		}
 	case Failure, Refusal:
 		c.r.failed(c, o, c.r.now())
 	default:
-		if c.trial != 0 {
+		if c.trial > 0 {
 			m.trialAt.CompareAndSwap(c.trial, int64(c.r.now()))
 		}
 	}
@@ -60,6 +60,7 @@ func (r *Roster) worked(c *Choice, now time.Duration) {
 		return
 	}
 	m.fails.Store(0)
+	m.risked = 0
 	if m.trialAt.Load() != 0 {
 		m.trialAt.Store(0)
 		m.round.Add(1)

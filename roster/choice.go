@@ -20,7 +20,7 @@ type Choice struct {
 	r     *Roster
 	m     *member
 	in    *eider.Instance
-	trial int64  // not 0: the trial of an instance set aside, and its end
+	trial int64  // above 0: the trial of an instance set aside, and its end; or trialAsked
 	round uint32 // of the set-aside, when picked
 	state uint32 // flags, and the tick of Wrote
 }
@@ -127,6 +127,10 @@ func (c *Choice) wake(now bool) {
 // Excluded are the incarnations that one request has already tried. The zero value is empty; up to
 // eight cost no allocation.
 type Excluded struct {
+	// Unrepeatable says that the request can't be sent again should it be lost: it is spared the trial of an
+	// instance that is suspect for hanging, as long as there are others that can.
+	Unrepeatable bool
+
 	few  [8]uint64 // nonces
 	n    int
 	more []uint64

@@ -46,6 +46,8 @@ type member struct {
 	trips    int             // set aside so many times in a row
 	restored time.Duration   // when it last came back from that
 	doubted  time.Duration   // when a refusal was last told upstream; 0 never
+	passed   int             // trials that the registry asked for in a row and that no pick took
+	risked   int             // trials for which a request was risked in vain
 }
 
 func newMember(in *eider.Instance, now time.Duration) *member {

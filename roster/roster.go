@@ -57,6 +57,7 @@ type Roster struct {
 	zone    string
 	base    time.Time // the zero of the roster's clock
 	snap    atomic.Pointer[snapshot]
+	asked   atomic.Pointer[asked] // the trial that waits for a pick; nil, nearly always: none
 	run     runner
 	inbox   inbox
 	disk    *disk // nil: the list isn't kept on disk
@@ -113,6 +114,11 @@ func (r *Roster) Take(ctx context.Context, not *Excluded) (Choice, error) {
 			}
 			continue
 		}
+		if a := r.asked.Load(); a != nil {
+			if c, ok := r.try(s, a, not); ok {
+				return c, nil
+			}
+		}
 		e, trial := s.choose(r, not)
 		if e == nil {
 			return Choice{}, s.nobody(not, r.now())
@@ -130,7 +136,8 @@ func (r *Roster) Take(ctx context.Context, not *Excluded) (Choice, error) {
 
 // Pick chooses an instance: least loaded of two. It waits for the first view, until ctx ends. Call
 // done when the call has ended, with its error if it failed; until then the instance counts as in use
-// here and isn't let go of.
+// here and isn't let go of. Once in a while a pick is a trial of an instance that hung (see Excluded); give
+// a call a deadline, and let what can be sent again go elsewhere.
 //
 // The error decides what the roster learns: nothing if ctx was cancelled, or ran out within a second
 // of the pick; a refusal if it is ECONNREFUSED; else a failure. An error that only the answer's

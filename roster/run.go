@@ -21,6 +21,9 @@ type source interface {
 // pusher is a source that can do without a goroutine that waits for its news.
 type pusher interface{ Push(func(registry.Update)) }
 
+// asker is a source that may ask for trials.
+type asker interface{ Trials(func(*registry.Trial)) }
+
 // runner is what a roster runs once it has begun: the feeder takes views, the tender lets go. They are
 // two, so that a slow LetGo delays acknowledgements and never a view. The tender sleeps through changes
 // that leave it nothing to do.
@@ -62,6 +65,9 @@ func (r *Roster) begin() error {
 // feed takes views until the following ends. If the registry handle is closed under the roster, the
 // last good view stays.
 func (r *Roster) feed() {
+	if a, ok := r.run.src.(asker); ok {
+		a.Trials(r.ask)
+	}
 	if p, ok := r.run.src.(pusher); ok {
 		p.Push(r.pushed)
 	}

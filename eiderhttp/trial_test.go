@@ -1,0 +1,78 @@
+package eiderhttp
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/eiderhq/eider"
+	pb "github.com/eiderhq/eider/api/eider/v1"
+)
+
+func hanging(in eider.Instance) eider.Instance {
+	in.Suspicion = eider.Wedged
+	return in
+}
+
+// ask has the node ask for a trial, and waits until the roster has heard.
+func (w *world) ask(in eider.Instance) {
+	w.t.Helper()
+	w.trials <- &pb.WatchReply{Kind: &pb.WatchReply_Trial{Trial: &pb.Trial{Service: in.Service, Id: in.ID, Nonce: in.Incarnation.Nonce}}}
+	r := (*w.tr.services.Load())[in.Service].roster
+	for end := time.Now().Add(patience); !r.TrialWaits(); {
+		if time.Now().After(end) {
+			w.t.Fatal("the trial never came")
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+// TestU3ATrialGoesToWhoMayHang: the registry asks, one request that can be sent again goes there, and elsewhere at once if
+// there is no answer.
+func TestU3ATrialGoesToWhoMayHang(t *testing.T) {
+	well := serve(t, "well", nil)
+	hang := make(chan bool, 1)
+	stuck := serve(t, "stuck", func(w http.ResponseWriter, r *http.Request) {
+		if <-hang {
+			<-r.Context().Done()
+			return
+		}
+		w.Write([]byte("stuck no more"))
+	})
+	w := newWorld(t, &Transport{Slow: 50 * time.Millisecond, RetryRatio: -1, Tries: 2})
+	a, b := up("orders", "a", well.addr()), hanging(up("orders", "b", stuck.addr()))
+	w.set("orders", a, b)
+	for range 20 {
+		w.want("200 well", "GET", "http://orders/", "")
+	}
+	w.ask(b)
+	for range 20 {
+		w.want("200 well", "POST", "http://orders/", "not to be sent twice")
+	}
+	begun := time.Now()
+	hang <- true
+	w.want("200 well", "GET", "http://orders/", "")
+	if took := time.Since(begun); took < 3*50*time.Millisecond || took > patience/2 {
+		t.Errorf("the trial took %s, want three times Slow", took)
+	}
+	w.ask(b)
+	hang <- false
+	w.want("200 stuck no more", "POST", "http://orders/", "body", "Idempotency-Key", "1")
+	w.want("200 well", "GET", "http://orders/", "")
+	if n := len(stuck.got()); n != 2 {
+		t.Errorf("%d requests went there, want the two trials", n)
+	}
+}
+
+// A Transport that doesn't send again has no request for a trial.
+func TestATrialNeedsASecondTry(t *testing.T) {
+	well, stuck := serve(t, "well", nil), serve(t, "stuck", nil)
+	w := newWorld(t, &Transport{Tries: 1})
+	a, b := up("orders", "a", well.addr()), hanging(up("orders", "b", stuck.addr()))
+	w.set("orders", a, b)
+	w.want("200 well", "GET", "http://orders/", "")
+	w.ask(b)
+	for range 20 {
+		w.want("200 well", "GET", "http://orders/", "")
+	}
+}

@@ -1,0 +1,93 @@
+package roster
+
+import (
+	"time"
+
+	"github.com/eiderhq/eider/registry"
+)
+
+// Trials. An instance at which requests hang is suspect, so nobody picks it, so it can't show that it no longer hangs.
+// The registry asks one caller at a time, every few seconds another one, for one request:
+//
+//	none ──the registry asks──► waiting ──a pick that may take it──► none
+//	                               └──3 s, or the instance isn't one to be tried any more──► none
+//
+// Whether a pick may depends on what it is for. If it still hangs, the request is lost unless it can be sent again, to
+// somebody else; so a trial is for those that can. A service that is called by no such request would keep an instance
+// suspect for ever, so a caller that has let five trials pass takes the next with any request, and then, as long as that
+// is in vain, twice as many.
+const (
+	trialFor   = 3 * time.Second
+	trialRisks = 5
+)
+
+// trialAsked in Choice.trial is a trial that the registry has asked for; it is no time at which one of ours ends.
+const trialAsked = -1
+
+// asked is a trial that waits for a pick.
+type asked struct {
+	*registry.Trial
+	until time.Duration
+	risk  bool // any request may take it
+}
+
+// ask takes the registry's wish. The last one counts.
+func (r *Roster) ask(t *registry.Trial) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a := &asked{Trial: t, until: r.now() + trialFor}
+	if m, ok := r.find(t.ID); ok && m.nonce == t.Incarnation.Nonce {
+		a.risk = m.passed >= trialRisks<<min(m.risked, 16)
+		m.passed++
+	}
+	r.asked.Store(a)
+}
+
+// TrialWaits tells whether the registry has asked this caller for a trial that no pick has taken yet.
+func (r *Roster) TrialWaits() bool { return r.asked.Load() != nil }
+
+// Trial tells whether this pick is a trial that the registry has asked for: the instance is suspect for hanging, so
+// don't wait for long, and be ready to go elsewhere.
+func (c *Choice) Trial() bool { return c.trial == trialAsked }
+
+// try makes a pick the trial that waits, if it may be; false if it is to be a usual one.
+func (r *Roster) try(s *snapshot, a *asked, not *Excluded) (Choice, bool) {
+	if r.now() >= a.until {
+		r.asked.CompareAndSwap(a, nil)
+		return Choice{}, false
+	}
+	if not.Len() > 0 || not != nil && not.Unrepeatable && !a.risk || !r.asked.CompareAndSwap(a, nil) {
+		return Choice{}, false
+	}
+	e := s.hanging(a)
+	if e == nil || !a.Claim() {
+		return Choice{}, false
+	}
+	round := e.m.round.Load()
+	if ok, empty := e.m.enter(); !ok {
+		if empty {
+			r.wake()
+		}
+		return Choice{}, false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.m.passed = 0
+	if a.risk && not != nil && not.Unrepeatable {
+		e.m.risked++
+	}
+	return Choice{r: r, m: e.m, in: e.in, trial: trialAsked, round: round}, true
+}
+
+// hanging finds who is to be tried, nil if he isn't suspect any more, is leaving, held or gone, or set aside: by now
+// this caller has reasons of its own.
+func (s *snapshot) hanging(a *asked) *entry {
+	for _, tier := range []int{doubted, open} { // open has the suspect too when most are
+		for _, e := range s.tier[tier].All() {
+			if e.m.nonce == a.Incarnation.Nonce && e.in.Suspicion != 0 && e.m.trialAt.Load() == 0 {
+				return e
+			}
+		}
+	}
+	return nil
+}
