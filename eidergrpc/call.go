@@ -118,10 +118,11 @@ func (c *call) take(r *roster.Roster) error {
 			return c.refuse(flt, why)
 		}
 	}
+	c.not.Unrepeatable = true // a try has no bound but the call's own deadline, so one that hangs isn't sent again
 	choice, err := r.Take(c.Context, &c.not)
 	if err != nil && flt != nil && flt.fresh && eider.KindOf(err) == eider.NoInstance {
 		// Nobody else is there, and it was a connection that failed, not the instance: it gets a new one.
-		choice, err = r.Take(c.Context, nil)
+		choice, err = r.Take(c.Context, &roster.Excluded{Unrepeatable: true})
 	}
 	if err != nil {
 		if flt == nil {
