@@ -34,7 +34,7 @@ type Transport struct {
 	TryTimeout     time.Duration // 0 means none. Bounds one try from the pick to the answer's header, whatever else does
 	ViewTimeout    time.Duration // 0 means 10s; below 0 none. How long a request waits for the first view of its service
 	Tries          int           // 0 means 3; 1 means no retries. In all, per request; up to 16 refused dials don't count
-	Slow           time.Duration // 0 means 1s. The caller's deadline counts against an instance that had at least this
+	Slow           time.Duration // 0 means 1s. The caller's deadline counts against an instance that had at least this; a trial of a hung one is given three times as long
 
 	// RetryRatio is the share of first attempts of the last 10 s, per service, that may be retried where the table
 	// above says so. 0 means 0.2, and 10 a second in any case; below 0 means none.

@@ -158,7 +158,7 @@ func (n *node) Watch(stream grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchRe
 		}
 	}()
 	sent := map[string]uint64{}
-	for {
+	for ctx.Err() == nil {
 		w.mu.Lock()
 		changed, number := w.changed, w.number
 		var out []*pb.WatchReply
@@ -177,9 +177,7 @@ func (n *node) Watch(stream grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchRe
 		select {
 		case <-changed:
 		case m := <-w.trials:
-			if err := stream.Send(m); err != nil {
-				return err
-			}
+			stream.Send(m) // an error is the end of the stream, hence of its context
 		case m, ok := <-asked:
 			if !ok || m.GetGoodbye() != nil {
 				return nil
@@ -188,13 +186,12 @@ func (n *node) Watch(stream grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchRe
 				sent[s.GetService()] = ^uint64(0)
 			}
 			if p := m.GetPing(); p != nil {
-				if err := stream.Send(&pb.WatchReply{Kind: &pb.WatchReply_Pong{Pong: p}}); err != nil {
-					return err
-				}
+				stream.Send(&pb.WatchReply{Kind: &pb.WatchReply_Pong{Pong: p}})
 			}
 			w.heard(m)
 		}
 	}
+	return ctx.Err()
 }
 
 func (w *world) heard(m *pb.WatchRequest) {

@@ -60,7 +60,7 @@ func (r *Roster) try(s *snapshot, a *asked, not *Excluded) (Choice, bool) {
 		return Choice{}, false
 	}
 	e := s.hanging(a)
-	if e == nil || !a.Claim() {
+	if e == nil || e.m.trialAt.Load() != 0 && !e.m.mayTry(r.now()) || !a.Claim() {
 		return Choice{}, false
 	}
 	round := e.m.round.Load()
@@ -79,12 +79,18 @@ func (r *Roster) try(s *snapshot, a *asked, not *Excluded) (Choice, bool) {
 	return Choice{r: r, m: e.m, in: e.in, trial: trialAsked, round: round}, true
 }
 
-// hanging finds who is to be tried, nil if he isn't suspect any more, is leaving, held or gone, or set aside: by now
-// this caller has reasons of its own.
+// mayTry grants the trial of one that is set aside here as well, if its time is over: with the suspicion nobody else
+// gets it.
+func (m *member) mayTry(now time.Duration) bool {
+	_, ok := m.tryAgain(now)
+	return ok
+}
+
+// hanging finds who is to be tried, nil if he isn't suspect any more, is leaving, held or gone.
 func (s *snapshot) hanging(a *asked) *entry {
 	for _, tier := range []int{doubted, open} { // open has the suspect too when most are
 		for _, e := range s.tier[tier].All() {
-			if e.m.nonce == a.Incarnation.Nonce && e.in.Suspicion != 0 && e.m.trialAt.Load() == 0 {
+			if e.m.nonce == a.Incarnation.Nonce && e.in.Suspicion != 0 {
 				return e
 			}
 		}

@@ -106,7 +106,7 @@ func TestU3WhoIsNotTried(t *testing.T) {
 		w.want("trials of one that is set aside here", fmt.Sprint(w.trials("h", nil)), "0")
 		w.wait(asideMost + time.Second)
 		w.ask(trial("h", 1))
-		w.want("while it isn't anybody's turn again", fmt.Sprint(w.trials("h", nil)), "0") // the set-aside ends by its own trial, or the cure
+		w.want("once its time aside is over", fmt.Sprint(w.trials("h", nil)), "1")
 	})
 }
 
