@@ -67,6 +67,9 @@ func audit(tb *Table) error {
 	if got.Instances != c.Instances || got.Tombstones != c.Tombstones || got.Suspects != c.Suspects {
 		return fmt.Errorf("the table counts %+v, is %+v", got, c)
 	}
+	if err := auditTimed(tb); err != nil {
+		return err
+	}
 	return auditAlarms(tb)
 }
 
@@ -218,7 +221,8 @@ func (c *chaos) step() string {
 	s, f, svc := Session(c.n("session", 5)), Follower(c.n("follower", 5)), fmt.Sprint("s", c.n("service", 2))
 	peer := Peer{Caller: fmt.Sprint("p", c.n("process", 4)), Addr: netip.MustParseAddr("10.0.0.1")}
 	verbs := []string{"attach", "attach", "register", "register", "register", "beat", "status", "leave", "left", "detach", "dialed", "dialed",
-		"follow", "follow", "subscribe", "subscribe", "unsubscribe", "ack", "doubt", "goodbye", "unfollow", "look", "look", "look", "extend", "apply", "peers", "report"}
+		"follow", "follow", "subscribe", "subscribe", "unsubscribe", "ack", "doubt", "goodbye", "unfollow", "look", "look", "look", "extend", "apply", "peers", "report",
+		"poll", "poll", "work", "work"}
 	verb := rapid.SampledFrom(verbs).Draw(c.t, "verb")
 	switch verb {
 	case "attach":
@@ -234,7 +238,7 @@ func (c *chaos) step() string {
 		fx, _ := c.tb.SetStatus(c.now, s, c.key(), eider.Status(c.n("status", 3)))
 		c.took(fx)
 	case "leave":
-		fx, _ := c.tb.Leave(c.now, s, c.key(), 0)
+		fx, _ := c.tb.Leave(c.now, s, c.key(), time.Duration(c.n("pause", 3)-1)*time.Second)
 		c.took(fx)
 	case "left":
 		fx, _ := c.tb.Left(c.now, s, c.key())
@@ -288,6 +292,8 @@ func (c *chaos) callers(verb string, f Follower, svc string, peer Peer) {
 		rec.Version = uint64(c.n("version", 3))
 		rec.Status = eider.Status(c.n("any status", 7))
 		c.took(c.tb.Apply(c.now, rec, "b"))
+	case "poll", "work":
+		c.timed(verb, Session(f), svc, peer)
 	case "peers":
 		c.took(c.tb.Peers(c.now, []string{"a", "b", "c"}[:c.n("peers", 3)]))
 	case "report":

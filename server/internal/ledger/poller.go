@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/eiderhq/eider"
@@ -25,6 +26,7 @@ type Polling struct {
 	Every   time.Duration // the longest time from one fetched list to the next
 	Cache   time.Duration // for how long it may use an older list than the one that it fetched last
 	Waits   bool          // it is answered when something changes, so that its polls may come closer together
+	From    string        // who asks and from where, as far as is known
 }
 
 // Check holds the word to its bounds, all faults at once.
@@ -50,6 +52,7 @@ type polling struct {
 	every, cache moment
 	said         moment // when it last said so
 	at           moment // its last poll
+	from         string // where its last poll came from
 	several      moment // until then it is taken for several processes under one name
 }
 
@@ -123,13 +126,15 @@ func (t *Table) followByPolls(now time.Time, name string, svc *service) (*follow
 
 // heardPoll takes down how a caller polls. A shorter word counts once the time of the longer one has passed: what was
 // fetched under that is still in use. A name that polls twice within half of the time that it says is taken for
-// several processes that share it: what one of them has fetched says nothing of the others.
+// several processes that share it: what one of them has fetched says nothing of the others. So is one whose polls come
+// from elsewhere than before: in another's name one can lengthen a drain, never shorten it.
 func (t *Table) heardPoll(f *following, said *Polling) {
 	p, was := f.poll, f.poll.cap()
 	if p.every > 0 {
 		t.countCap(f, -1)
 	}
-	if gap := t.clock - p.at; !said.Waits && 2*gap <= max(p.every, said.Every) {
+	soon := !said.Waits && 2*(t.clock-p.at) <= max(p.every, said.Every)
+	if elsewhere := p.every > 0 && said.From != p.from; soon || elsewhere {
 		p.several = t.clock + max(p.kept(), pollsKept*(said.Every+said.Cache))
 	}
 	if t.clock >= p.said+p.cap() || said.Every >= p.every && said.Cache >= p.cache {
@@ -138,6 +143,9 @@ func (t *Table) heardPoll(f *following, said *Polling) {
 		p.every, p.cache = max(p.every, said.Every), max(p.cache, said.Cache)
 	}
 	p.at = t.clock
+	if p.from != said.From {
+		p.from = strings.Clone(said.From)
+	}
 	t.countCap(f, +1)
 	if p.cap() != was {
 		t.noteCaller(f)

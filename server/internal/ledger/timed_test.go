@@ -2,8 +2,13 @@ package ledger
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/eiderhq/eider"
 )
@@ -51,4 +56,161 @@ var timed = map[string]func(w *world, args []string) error{
 		fmt.Fprintf(&w.log, "  %s\n", w.tb.Bound(a[0]))
 		return nil
 	},
+}
+
+// timed is a step of chaos: a poll, or what an instance says of its requests.
+func (c *chaos) timed(verb string, s Session, svc string, peer Peer) {
+	if verb == "poll" {
+		fx, _ := c.tb.Poll(c.now, Polling{Caller: peer.Caller, Service: svc, Every: time.Duration(c.n("every", 3)) * time.Second,
+			Cache: time.Duration(c.n("cache", 3)-1) * time.Second, Waits: rapid.Bool().Draw(c.t, "waits"),
+			From: rapid.SampledFrom([]string{"", "elsewhere"}).Draw(c.t, "from")}, 1)
+		c.took(fx)
+		return
+	}
+	done := eider.Work{Arrived: uint64(c.n("arrived", 9)), Unknown: rapid.Bool().Draw(c.t, "unknown"), Slowest: time.Duration(c.n("slowest", 3)-1) * time.Second}
+	done.Ended = done.Arrived - min(done.Arrived, uint64(c.n("under way", 4)-1))
+	done.Completed = done.Ended - min(done.Ended, uint64(c.n("given up", 3)-1))
+	c.took(c.tb.Work(c.now, s, c.key(), done))
+}
+
+// auditTimed takes the counts of pollers, unknown callers and watch streams anew.
+func auditTimed(tb *Table) error {
+	pollers, all := 0, caps{}
+	for _, p := range tb.processes {
+		pollers += toInt(p.polls)
+		if p.polls && (p.streams > 0 || p.sessions > 0) {
+			return fmt.Errorf("%s polls, and has a stream", p.name)
+		}
+		if len(p.watches) != p.streams {
+			return fmt.Errorf("%s has %d watch streams, counts %d", p.name, len(p.watches), p.streams)
+		}
+	}
+	for name, svc := range tb.services {
+		strangers, own := 0, caps{}
+		for _, e := range svc.live {
+			if w := e.work; w != nil {
+				strangers += toInt(w.unknown)
+				if w.e != e {
+					return fmt.Errorf("%s has another one's work", e.rec.Key)
+				}
+			}
+			if e.suspicion.Has(eider.Wedged) && (e.work == nil || !e.owned) {
+				return fmt.Errorf("%s is wedged by nobody's word", e.rec.Key)
+			}
+			if e.suspicion.Has(eider.Wedged) && e.rec.Status == eider.Up && e.sess != nil && !e.sess.silent && e.work.slot == 0 {
+				return fmt.Errorf("%s is wedged, and nobody will ever be asked to try it", e.rec.Key)
+			}
+		}
+		for _, f := range svc.followers {
+			if (f.poll != nil) != f.proc.polls {
+				return fmt.Errorf("%s polls %s: %t, and its process: %t", f.proc.name, name, f.poll != nil, f.proc.polls)
+			}
+			if f.poll != nil {
+				own.count(f.poll.cap(), 1)
+				all.count(f.poll.cap(), 1)
+				if f.slot == 0 {
+					return fmt.Errorf("%s polls %s, and nothing will forget it", f.proc.name, name)
+				}
+			}
+		}
+		if strangers != svc.strangers {
+			return fmt.Errorf("%s counts %d instances with unknown callers, has %d", name, svc.strangers, strangers)
+		}
+		if len(own)+len(svc.polled) > 0 && !cmp.Equal(own, svc.polled) {
+			return fmt.Errorf("%s counts the caps %v, has %v", name, svc.polled, own)
+		}
+	}
+	if pollers != tb.pollers || len(all)+len(tb.polled) > 0 && !cmp.Equal(all, tb.polled) {
+		return fmt.Errorf("the table counts %d pollers with %v, has %d with %v", tb.pollers, tb.polled, pollers, all)
+	}
+	return nil
+}
+
+// However a poller polls, what it had fetched before the leave is out of use when it is settled: a model of its own
+// list and cache, beside the table's timers.
+func TestAPollerIsSettledOnlyWhenItUsesNothingOlder(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := fresh(t)
+		w.mustRegister("p", "orders/1", "10.0.0.1:81")
+		w.mustRegister("q", "orders/2", "10.0.0.1:82")
+		every := time.Duration(rapid.IntRange(1, 40).Draw(rt, "every")) * time.Second
+		cache := time.Duration(rapid.IntRange(0, 40).Draw(rt, "cache")) * time.Second
+		leave := w.now.Add(2 * every).Add(time.Duration(rapid.IntRange(0, int(every/time.Millisecond)).Draw(rt, "leave")) * time.Millisecond)
+		safe := time.Time{} // from when on nothing older than the leave is in use
+		for left := false; !left || w.drain("orders/1").Open > 0; {
+			fx, err := w.tb.Poll(w.now, Polling{Caller: "shop", Service: "orders", Every: every, Cache: cache}, 1)
+			w.saw(fx)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if left && safe.IsZero() {
+				safe = w.now.Add(cache)
+			}
+			next := w.now.Add(every*3/4 + time.Duration(rapid.Float64Range(0, 0.25).Draw(rt, "jitter")*float64(every)))
+			if !left && !next.Before(leave) {
+				w.advance(leave.Sub(w.now))
+				w.leave("p", "orders/1")
+				left = true
+			}
+			for left && w.now.Before(next) {
+				w.advance(min(next.Sub(w.now), 250*time.Millisecond))
+				if w.drain("orders/1").Open == 0 {
+					break
+				}
+			}
+			if !left {
+				w.advance(next.Sub(w.now))
+			}
+		}
+		d := w.drain("orders/1")
+		if at := leave.Add(d.Barrier); safe.IsZero() || at.Before(safe) {
+			rt.Fatalf("settled %s after the leave, while an older list is in use until %s: %+v", d.Barrier, safe.Sub(leave), d.Members)
+		}
+		if limit := every + cache + pollMargin; d.Barrier > limit {
+			rt.Fatalf("settled %s after the leave, its timers say %s at most", d.Barrier, limit)
+		}
+	})
+}
+
+// A beat that says what has been done costs nothing but the look-up of who says so.
+func TestWorkAllocatesNothing(t *testing.T) {
+	w := fresh(t)
+	w.mustRegister("p", "orders/1", "10.0.0.1:81")
+	s, k := w.actor("p").session, key("orders/1")
+	done := eider.Work{Slowest: time.Second}
+	n := testing.AllocsPerRun(1000, func() {
+		done.Arrived, done.Completed, done.Ended = done.Arrived+7, done.Completed+5, done.Ended+6
+		w.now = w.now.Add(time.Millisecond)
+		w.tb.Beat(w.now, s)
+		w.tb.Work(w.now, s, k, done)
+	})
+	if n != 0 {
+		t.Errorf("%v allocations a beat with work, want 0", n)
+	}
+}
+
+// What a poller may take at most outlives the node's run.
+func TestThePollersTimersAreKept(t *testing.T) {
+	w := newWorld(t, Config{Node: "a", Fresh: true, Memory: true})
+	w.mustRegister("p", "orders/1", "10.0.0.1:81")
+	for _, every := range []time.Duration{10 * time.Second, 30 * time.Second} {
+		fx, err := w.tb.Poll(w.now, Polling{Caller: "shop", Service: "orders", Every: every, Cache: 35 * time.Second}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(fx.Memory, Trace{Service: "orders", Caller: "shop"}) {
+			t.Errorf("a poller that says %s isn't written down: %+v", every, fx.Memory)
+		}
+	}
+	c, ok := w.tb.KeptCaller("orders", "shop")
+	if !ok || c.Kind != eider.Poller || c.Cap != 66*time.Second {
+		t.Fatalf("kept is %+v, %t", c, ok)
+	}
+	next := newWorld(t, Config{Node: "a"})
+	next.saw(next.tb.Restore(next.now, Memory{Callers: []eider.Caller{c}, Written: next.now, Closed: true}))
+	next.mustRegister("p", "orders/1", "10.0.0.1:81")
+	next.leave("p", "orders/1")
+	if d := next.drain("orders/1"); d.Bound != 66*time.Second || d.Open != 1 {
+		t.Errorf("after a restart the drain is %+v, want one that waits as long as the poller may take", d)
+	}
 }

@@ -137,6 +137,19 @@ var pollerCases = []testCase{
 		w.poll("shop", "orders")
 		w.reachedAfter(p, 40*time.Second+pollerMargin)
 	}},
+	{name: "APollInAnothersNameShortensNothing", run: func(w *world) {
+		p := w.serve("orders", "1")
+		w.serve("orders", "2")
+		w.poll("shop", "orders")
+		w.pass(20 * time.Second)
+		p.leave()
+		w.pass(time.Second)
+		forged := pollOf("shop", "orders")
+		forged.From = "10.9.9.9"
+		_, _, err := w.reg.(replica.Poller).Poll(forged)
+		w.must(err)
+		w.reachedAfter(p, 40*time.Second+pollerMargin)
+	}},
 	{name: "AShorterWordCountsOnceTheLongerOneHasRunOut", run: func(w *world) {
 		p := w.serve("orders", "1")
 		w.serve("orders", "2")

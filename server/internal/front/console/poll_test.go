@@ -26,7 +26,7 @@ func TestWhoSaysHowItPollsIsCounted(t *testing.T) {
 	if w = ask(h, asked, "If-None-Match", tag); w.Code != http.StatusNotModified {
 		t.Errorf("with what it has: %d, want 304", w.Code)
 	}
-	want := replica.Poll{Caller: "shop@h1", Service: "orders", Every: 10 * time.Second, Cache: 5 * time.Second}
+	want := replica.Poll{Caller: "shop@h1", Service: "orders", Every: 10 * time.Second, Cache: 5 * time.Second, From: "192.0.2.1"}
 	if diff := cmp.Diff([]replica.Poll{want, want}, reg.Polls()); diff != "" {
 		t.Errorf("polls that counted, 304 among them (-want +got):\n%s", diff)
 	}
