@@ -235,3 +235,80 @@ func TestAttackOneWitnessEndsMany(t *testing.T) {
 		t.Errorf("two witnesses: %d dead of %d", all, n)
 	}
 }
+
+// What a process says of its address makes the node dial nothing but where that process comes from, or what its
+// operator has listed.
+func TestAttackMakesTheNodeDial(t *testing.T) {
+	networks := func(text ...string) (out []netip.Prefix) {
+		for _, one := range text {
+			out = append(out, netip.MustParsePrefix(one))
+		}
+		return out
+	}
+	for _, c := range []struct {
+		address, from string
+		networks      []netip.Prefix
+		dialled       bool
+	}{
+		{"10.0.0.1:80", "10.0.0.1", nil, true},
+		{"10.0.0.1:80", "::ffff:10.0.0.1", nil, true},
+		{"10.0.0.2:80", "10.0.0.1", nil, false},
+		{"127.0.0.1:80", "10.0.0.1", nil, false},
+		{"127.0.0.1:80", "127.0.0.1", nil, true},
+		{"[::1]:80", "10.0.0.1", nil, false},
+		{"[::ffff:127.0.0.1]:80", "10.0.0.1", nil, false},
+		{"10.9.0.2:80", "10.0.0.1", networks("10.9.0.0/16"), true},
+		{"10.8.0.2:80", "10.0.0.1", networks("10.9.0.0/16"), false},
+		{"169.254.169.254:80", "10.0.0.1", nil, false},
+		{"169.254.169.254:80", "169.254.169.254", nil, false},
+		{"169.254.169.254:80", "10.0.0.1", networks("0.0.0.0/0"), false},
+		{"[::ffff:169.254.169.254]:80", "10.0.0.1", networks("0.0.0.0/0", "::/0"), false},
+		{"169.254.7.7:80", "10.0.0.1", networks("169.254.7.0/24"), true},
+		{"[fe80::1]:80", "fe80::1", nil, false},
+		{"[fe80::1%eth0]:80", "10.0.0.1", networks("::/0"), false},
+		{"0.0.0.0:80", "10.0.0.1", networks("0.0.0.0/0"), false},
+		{"[::]:80", "10.0.0.1", networks("::/0"), false},
+		{"224.0.0.1:80", "10.0.0.1", networks("0.0.0.0/0"), false},
+		{"255.255.255.255:80", "10.0.0.1", networks("0.0.0.0/0"), false},
+		{"10.0.0.1:0", "10.0.0.1", nil, false},
+		{"metadata.internal:80", "10.0.0.1", networks("0.0.0.0/0", "::/0"), false},
+		{"localhost:80", "10.0.0.1", networks("127.0.0.0/8"), false},
+	} {
+		cfg := Config{Networks: c.networks}
+		if got := cfg.dialable(c.address, netip.MustParseAddr(c.from)); got != c.dialled {
+			t.Errorf("%s told from %s, %v listed: dialled %v", c.address, c.from, c.networks, got)
+		}
+	}
+	w := fresh(t)
+	inner := recordOf("1", 7, 1)
+	inner.Address = "10.0.0.2:22"
+	if _, err := w.show(w.attach("thief@1"), inner, Proof{}); err != nil {
+		t.Fatal(err)
+	}
+	w.kill("thief@1")
+	w.advance(time.Minute)
+	if strings.Contains(w.log.String(), "dial ") {
+		t.Errorf("the node dials where it was told to:\n%s", w.log.String())
+	}
+}
+
+// A node that remembers asks for the secret after its restart as well; of its memory nobody can tell the secret.
+func TestAttackAttachesForAnotherAfterARestart(t *testing.T) {
+	w := remembering(t)
+	if _, err := w.show(w.attach("orders@1"), recordOf("1", 7, 1), Proof{Shown: secretOf(1)}); err != nil {
+		t.Fatal(err)
+	}
+	m := w.memory(false)
+	if len(m.Instances) != 1 || m.Instances[0].Secret == (Secret{}) || m.Instances[0].Secret == secretOf(1) {
+		t.Fatalf("kept: %+v", m.Instances)
+	}
+	w.restart(time.Minute, m)
+	for _, p := range []Proof{{}, {Fresh: secretOf(2)}, {Shown: secretOf(2)}, {Shown: m.Instances[0].Secret}} {
+		if _, err := w.show(w.attach("thief@1"), recordOf("1", 7, 100), p); eider.KindOf(err) != eider.Stale {
+			t.Errorf("the thief shows %v: %v", p, err)
+		}
+	}
+	if _, err := w.show(w.attach("orders@1"), recordOf("1", 7, 2), Proof{Shown: secretOf(1)}); err != nil {
+		t.Errorf("its own process: %v", err)
+	}
+}

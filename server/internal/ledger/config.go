@@ -3,6 +3,7 @@ package ledger
 import (
 	"cmp"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/eiderhq/eider"
@@ -51,21 +52,27 @@ func (c *Config) lease(asked time.Duration) time.Duration {
 
 // dialable tells whether this node may dial an address that a peer has told: its own source address, or
 // one in the listed networks. Names aren't dialled, since resolving one asks strangers where to dial.
+//
+// Addresses that mean something else to this machine than to the peer, or that answer with a machine's own secrets
+// (169.254.169.254 at cloud providers), are dialled only if a listed network is of nothing else.
 func (c *Config) dialable(address string, peer netip.Addr) bool {
 	ap, err := netip.ParseAddrPort(address)
-	if err != nil {
+	if err != nil || ap.Port() == 0 {
 		return false
 	}
 	host := ap.Addr().Unmap().WithZone("")
+	if special(host) {
+		return slices.ContainsFunc(c.Networks, func(n netip.Prefix) bool { return n.Contains(host) && n.Bits() > 0 && special(n.Addr()) })
+	}
 	if peer.IsValid() && peer.Unmap().WithZone("") == host {
 		return true
 	}
-	for _, network := range c.Networks {
-		if network.Contains(host) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Networks, func(n netip.Prefix) bool { return n.Contains(host) })
+}
+
+// special tells whether an address is none of a machine in a network: link-local, multicast or unspecified.
+func special(host netip.Addr) bool {
+	return host.IsLinkLocalUnicast() || host.IsMulticast() || host.IsUnspecified() || !host.IsValid() || host == netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }
 
 // errorf makes this room's errors; every one says what to do next.

@@ -25,6 +25,7 @@ type Memory struct {
 type Kept struct {
 	Record eider.Record // of a tombstone: what orders it, and how it ended
 	Former [4]uint64    // nonces of superseded incarnations, the latest first
+	Secret Secret       // the digest of its incarnation's
 	Ended  time.Time    // of a tombstone, by the wall's clock
 
 	// Of a live one:
@@ -64,7 +65,7 @@ func (t *Table) Kept(key eider.Key) (Kept, bool) {
 	if e == nil || e.live() && !e.owned {
 		return Kept{}, false
 	}
-	k := Kept{Record: e.rec}
+	k := Kept{Record: e.rec, Secret: e.secret}
 	if e.former != nil {
 		k.Former = *e.former
 	}
@@ -172,7 +173,7 @@ func (t *Table) restoreAll(now time.Time, all []Kept) (lives, tombs int) {
 			t.restoreLive(k)
 			lives++
 		case rec.Status.Gone() && ended < t.cfg.Retention:
-			e := &entry{svc: t.service(rec.Service), owned: true}
+			e := &entry{svc: t.service(rec.Service), owned: true, secret: k.Secret}
 			e.rec = t.words.pack(*rec, e.svc.name)
 			t.restoreFormer(e, k)
 			t.entomb(e, false)
@@ -192,7 +193,7 @@ func (t *Table) restoreFormer(e *entry, k *Kept) {
 
 func (t *Table) restoreLive(k *Kept) {
 	e := &entry{svc: t.service(k.Record.Service), suspicion: eider.Restored, owned: true, dialable: k.Dialable, reachable: k.Reachable,
-		lease: t.cfg.lease(k.Lease), beat: t.clock}
+		secret: k.Secret, lease: t.cfg.lease(k.Lease), beat: t.clock}
 	e.rec = t.words.pack(k.Record, e.svc.name)
 	t.restoreFormer(e, k)
 	if k.Caller != "" {

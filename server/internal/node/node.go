@@ -87,6 +87,7 @@ func New(cfg Config) (*Node, error) {
 	n.native = native.New(n.replica, native.Config{Beat: s.Beat, Lease: s.Lease, Logger: n.log, Guard: n.gate.guard, Certs: n.gate.certs, Audit: n.gate.audit, Limits: native.Limits{
 		Connections: s.MaxConnections, Streams: s.MaxStreams, Instances: s.MaxStreamInstances, Subscriptions: s.MaxStreamServices,
 		Register: rate(s.RegisterRate), Reattach: rate(s.ReattachRate), Watch: rate(s.WatchRate),
+		IdentityStreams: s.MaxIdentityStreams, IdentityCallers: s.MaxIdentityCallers, IdentityInstances: s.MaxIdentityInstances, IdentityRegister: rate(s.IdentityRate),
 	}})
 	n.console = console.Both(n.replica, console.Config{Version: cfg.Version, Pending: n.waitsFor, Collectors: append(collectors(n.native, &n.gate), diskCollectors(one)...), Logger: n.log,
 		Guard: n.gate.guard, Certs: n.gate.certs, Audit: n.gate.audit, Hosts: words(s.Host), Elsewhere: s.Metrics != ""})

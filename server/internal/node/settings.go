@@ -51,6 +51,11 @@ type Settings struct {
 	ReattachRate       int // 0 means 5,000 known instances a second
 	WatchRate          int // 0 means 2,000 new callers a second
 
+	MaxIdentityStreams   int // 0 means 20,000 of one token or certificate
+	MaxIdentityCallers   int // 0 means 10,000
+	MaxIdentityInstances int // 0 means 20,000
+	IdentityRate         int // 0 means 2,000 registrations a second of one
+
 	config  string // the file
 	flags   map[string]*flag
 	sources map[string]string // of what Load has set: what each is called there
@@ -101,6 +106,10 @@ func (s *Settings) rows() []row {
 		number("register-rate", &s.RegisterRate, "new instances a second, twice as many at once; more are told to come back"),
 		number("reattach-rate", &s.ReattachRate, "known instances that attach again a second, twice as many at once"),
 		number("watch-rate", &s.WatchRate, "new callers' streams a second, twice as many at once"),
+		number("max-identity-streams", &s.MaxIdentityStreams, "open streams of one token or certificate"),
+		number("max-identity-callers", &s.MaxIdentityCallers, "streams of one token or certificate that follow services"),
+		number("max-identity-instances", &s.MaxIdentityInstances, "instances of one token or certificate"),
+		number("identity-rate", &s.IdentityRate, "registrations a second of one token or certificate, twice as many at once"),
 	}
 }
 
@@ -125,6 +134,10 @@ func (s Settings) withDefaults() Settings {
 	s.RegisterRate = cmp.Or(s.RegisterRate, 1_000)
 	s.ReattachRate = cmp.Or(s.ReattachRate, 5_000)
 	s.WatchRate = cmp.Or(s.WatchRate, 2_000)
+	s.MaxIdentityStreams = cmp.Or(s.MaxIdentityStreams, 20_000)
+	s.MaxIdentityCallers = cmp.Or(s.MaxIdentityCallers, 10_000)
+	s.MaxIdentityInstances = cmp.Or(s.MaxIdentityInstances, 20_000)
+	s.IdentityRate = cmp.Or(s.IdentityRate, 2_000)
 	return s
 }
 

@@ -11,6 +11,7 @@ import (
 const (
 	minRetryAfter = 20 * time.Millisecond
 	maxRetryAfter = 15 * time.Second // short of a lease
+	retryShare    = 5 * time.Second  // of an identity that has all that it may
 )
 
 // admission lets so many through a second. Those over it form a queue that holds nobody: each is told

@@ -105,6 +105,7 @@ func (a *attachment) register(m *pb.Register) error {
 		a.keys = make(map[eider.Key]struct{})
 	}
 	a.keys[key] = struct{}{}
+	a.st.instances = len(a.keys)
 	return a.send(&pb.AttachReply{Kind: &pb.AttachReply_Registered{Registered: &pb.Registered{
 		Service: key.Service, Id: key.ID, Number: grant.Record.Incarnation.Number, Attachment: grant.Record.Attachment,
 		LeaseMs: wire.FromDuration(grant.Lease), BoundMs: wire.FromDuration(grant.Bound),
@@ -131,23 +132,49 @@ func (a *attachment) admit(key eider.Key, m *pb.Register) (replica.Grant, error)
 	if !a.st.who.MayRegister(key.Service) {
 		return replica.Grant{}, a.st.deny(op, "register:"+key.Service)
 	}
-	if _, again := a.keys[key]; !again && len(a.keys) >= a.srv.cfg.Limits.Instances {
+	_, again := a.keys[key]
+	if !again && len(a.keys) >= a.srv.cfg.Limits.Instances {
 		return replica.Grant{}, eider.Errorf(eider.Limited, op, "this stream has %d instances and takes no more; open another stream", len(a.keys))
 	}
+	if err := a.pass(op, key, rec.Incarnation.Number != 0); err != nil {
+		return replica.Grant{}, err
+	}
+	if !again {
+		if err := a.srv.shares.list(a.st.share); err != nil {
+			return replica.Grant{}, err
+		}
+	}
+	grant, err := a.at.Register(rec, wire.ToDuration(m.GetLeaseMs()), [16]byte(shown))
+	if err != nil && !again {
+		a.srv.shares.give(a.st.share)
+	}
+	return grant, err
+}
+
+// pass lets a registration pass, or tells it when to come back: first by its identity's own rate, so that one that
+// is too fast takes nobody else's turn.
+func (a *attachment) pass(op string, key eider.Key, known bool) error {
 	// Who carries a number was here, or on another run of this node, before: its lease is at stake. To
 	// look it up instead would cost a view each time, and a liar gains no more than that class.
-	class, known := a.srv.register, rec.Incarnation.Number != 0
+	class := a.srv.register
 	if known {
 		class = a.srv.reattach
 	}
-	if after, ok := class.admit(time.Now(), rand.Float64()); !ok {
-		if p, can := a.srv.reg.(replica.Postponer); can && known {
-			p.Postpone(key, after)
-		}
-		return replica.Grant{}, &eider.Error{Op: op, Kind: eider.Limited, RetryAfter: after,
-			Err: fmt.Errorf("too many instances register at once; come back in %s", after.Round(time.Millisecond))}
+	after, ok := time.Duration(0), true
+	if a.st.share != nil {
+		after, ok = a.st.share.register.admit(time.Now(), rand.Float64())
 	}
-	return a.at.Register(rec, wire.ToDuration(m.GetLeaseMs()), [16]byte(shown))
+	if ok {
+		after, ok = class.admit(time.Now(), rand.Float64())
+	}
+	if ok {
+		return nil
+	}
+	if p, can := a.srv.reg.(replica.Postponer); can && known {
+		p.Postpone(key, after)
+	}
+	return &eider.Error{Op: op, Kind: eider.Limited, RetryAfter: after,
+		Err: fmt.Errorf("too many instances register at once; come back in %s", after.Round(time.Millisecond))}
 }
 
 // work reads what instances of this stream have done; what is said of any other is left out.
@@ -203,6 +230,8 @@ func (a *attachment) left(key eider.Key) error {
 		return a.answer(key, err)
 	}
 	delete(a.keys, key)
+	a.st.instances = len(a.keys)
+	a.srv.shares.give(a.st.share)
 	return a.send(&pb.AttachReply{Kind: &pb.AttachReply_Left{Left: &pb.Left{Service: key.Service, Id: key.ID}}})
 }
 

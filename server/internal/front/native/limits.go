@@ -21,6 +21,11 @@ type Limits struct {
 	Subscriptions        int // 0 means 1,000 services on one Watch stream
 	Message              int // 0 means 64 KiB; the longest message that is read
 
+	IdentityStreams   int  // 0 means 20,000 of one token or certificate
+	IdentityCallers   int  // 0 means 10,000, which are streams that follow
+	IdentityInstances int  // 0 means 20,000
+	IdentityRegister  Rate // registrations of one, known before or not; 0 means 2,000/s, 4,000 at once
+
 	Register Rate // new instances; 0 means 1,000/s, 2,000 at once
 	Reattach Rate // instances that were known before; 0 means 5,000/s, 10,000 at once
 	Watch    Rate // new Watch streams; 0 means 2,000/s, 4,000 at once
@@ -52,6 +57,7 @@ func (l Limits) withDefaults() Limits {
 	}{
 		{&l.Connections, 60_000}, {&l.Streams, 60_000}, {&l.StreamsPerConnection, 16},
 		{&l.Instances, 1_000}, {&l.Subscriptions, 1_000}, {&l.Message, 64 << 10},
+		{&l.IdentityStreams, 20_000}, {&l.IdentityCallers, 10_000}, {&l.IdentityInstances, 20_000},
 	} {
 		if *d.field <= 0 {
 			*d.field = d.value
@@ -60,6 +66,7 @@ func (l Limits) withDefaults() Limits {
 	l.Register = l.Register.or(1_000, 2_000)
 	l.Reattach = l.Reattach.or(5_000, 10_000)
 	l.Watch = l.Watch.or(2_000, 4_000)
+	l.IdentityRegister = l.IdentityRegister.or(2_000, 4_000)
 	return l
 }
 

@@ -64,6 +64,7 @@ type Server struct {
 	own func() eider.Node // what this node says of itself in Welcome: asked once
 
 	register, reattach, watch *admission
+	shares                    *shares
 
 	connections, open, turnedAway, limited, dropped atomic.Int64
 	loud                                            loud
@@ -91,6 +92,7 @@ func New(reg replica.Registry, cfg Config) *Server {
 		register: newAdmission(cfg.Limits.Register),
 		reattach: newAdmission(cfg.Limits.Reattach),
 		watch:    newAdmission(cfg.Limits.Watch),
+		shares:   newShares(cfg.Limits),
 	}
 	s.rpc = grpc.NewServer(append(s.access(),
 		grpc.ForceServerCodecV2(newCodec()),

@@ -84,6 +84,10 @@ type stream struct {
 	patient *time.Timer   // hangs up when a send takes too long
 	caller  string        // from Hello; the receiver's until greeted is closed
 	who     *access.Identity
+
+	// Of its identity's share. The receiver's, but for share.
+	share              *share
+	callers, instances int
 }
 
 // tapped is the key under which the transport's context carries its own cancel function.
@@ -121,6 +125,11 @@ func (s *Server) serve(st *stream, sd side) error {
 		return st.last(why)
 	}
 	defer s.leave(st)
+	var err error
+	if st.share, err = s.shares.open(st.who); err != nil {
+		s.limited.Add(1)
+		return st.last(failed(err))
+	}
 	s.receivers.Add(1)
 	go func() { // ends when this handler has returned, at the latest: then the transport ends its read
 		defer s.receivers.Done()
@@ -238,6 +247,7 @@ func (st *stream) receive() {
 			break
 		}
 	}
+	defer func() { st.srv.shares.close(st.share, st.callers, st.instances) }()
 	if opened {
 		why, _ := context.Cause(st.ctx).(*ending)
 		st.side.end(why.how)

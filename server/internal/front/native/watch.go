@@ -60,6 +60,12 @@ func (w *watcher) open(p replica.Peer) (err error) {
 			Err: fmt.Errorf("too many callers connect at once; come back in %s", after.Round(time.Millisecond))}
 	}
 	w.observer = p.Observer
+	if !p.Observer {
+		if err := w.srv.shares.follow(w.st.share); err != nil {
+			return err
+		}
+		w.st.callers = 1
+	}
 	w.at, err = w.srv.reg.Watch(p)
 	return err
 }

@@ -26,6 +26,7 @@ const (
 	keptFlags     protowire.Number = 4 // keptDialable | keptReachable
 	keptFormer    protowire.Number = 5 // fixed64, each
 	keptEnded     protowire.Number = 6 // fixed64: unix nanoseconds
+	keptSecret    protowire.Number = 7 // 16 bytes: the digest
 	keptDialable                   = 1
 	keptReachable                  = 2
 )
@@ -107,6 +108,9 @@ func encodeInstance(k *ledger.Kept) ([]byte, error) {
 	for _, nonce := range k.Former {
 		b = fixed(b, keptFormer, nonce)
 	}
+	if k.Secret != (ledger.Secret{}) {
+		b = protowire.AppendBytes(protowire.AppendTag(b, keptSecret, protowire.BytesType), k.Secret[:])
+	}
 	if !k.Ended.IsZero() {
 		b = fixed(b, keptEnded, uint64(k.Ended.UnixNano()))
 	}
@@ -135,6 +139,10 @@ func decodeInstance(t ledger.Trace, value []byte) (k ledger.Kept, ok bool) {
 			if former < len(k.Former) {
 				k.Former[former] = v
 				former++
+			}
+		case keptSecret:
+			if len(b) == len(k.Secret) {
+				k.Secret = ledger.Secret(b)
 			}
 		case keptEnded:
 			k.Ended = time.Unix(0, int64(v))
