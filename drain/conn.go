@@ -164,6 +164,7 @@ func (b *book) admit(nc net.Conn) (*conn, error) {
 		return nil, errors.New("drain: the Listener does TLS itself; pass the plain one and set the server's TLSConfig")
 	}
 	c := &conn{Conn: nc, book: b}
+	c.h2.Store(b.d.other != nil) // what it carries isn't HTTP/1, whose answers are watched here
 	c.touch()
 	b.mu.Lock()
 	b.conns[c] = struct{}{}
@@ -200,12 +201,23 @@ func (b *book) note(nc net.Conn, state http.ConnState) {
 		c.touch()
 	case http.StateClosed, http.StateHijacked:
 		c.settle()
-		b.mu.Lock()
-		delete(b.conns, c)
-		b.mu.Unlock()
+		b.forget(c)
+		return
 	default:
 		return
 	}
+	b.stir()
+}
+
+// forget takes a connection that has ended out of the book.
+func (b *book) forget(c *conn) {
+	b.mu.Lock()
+	delete(b.conns, c)
+	b.mu.Unlock()
+	b.stir()
+}
+
+func (b *book) stir() {
 	select {
 	case b.changed <- struct{}{}:
 	default:

@@ -66,6 +66,9 @@ func (d *drainer) beginLeave() leaving {
 	}
 	d.leave.Store(l)
 	close(d.started)
+	if d.other != nil {
+		d.other.Leave()
+	}
 	if d.listing == nil {
 		d.log.Info("leaving", "service", d.set.Service, "registry", "none")
 		return nil

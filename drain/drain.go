@@ -53,6 +53,8 @@ type drainer struct {
 	tally  tally
 	ln     *listener
 	goaway *http.Server // see shadow
+	other  Server       // served instead of srv, by Run
+	self   *Instance    // what it is told and asked by
 	reg    registrar    // nil: none
 
 	work    *registry.Work // nil without a registry: nobody would read it
@@ -83,18 +85,29 @@ func serve(ctx context.Context, srv *http.Server, cfg Config, reg registrar) (Re
 		}
 		return Report{}, err
 	}
-	d := &drainer{set: set, srv: srv, reg: reg, log: set.Logger, base: time.Now(),
+	d := newDrainer(set, reg)
+	d.srv = srv
+	return d.live(ctx)
+}
+
+func newDrainer(set settings, reg registrar) *drainer {
+	d := &drainer{set: set, reg: reg, log: set.Logger, base: time.Now(),
 		started: make(chan struct{}), served: make(chan error, 1)}
 	d.book = book{d: d, conns: make(map[*conn]struct{}), changed: make(chan struct{}, 1)}
 	d.tally.d = d
 	if reg != nil {
 		d.work = registry.NewWork()
 	}
+	return d
+}
+
+// live serves and leaves.
+func (d *drainer) live(ctx context.Context) (Report, error) {
 	if ctx.Err() != nil { // it ended during start: nobody knows of this process, and nobody will (D14)
-		if set.Listener != nil {
-			set.Listener.Close()
+		if d.set.Listener != nil {
+			d.set.Listener.Close()
 		}
-		return Report{Service: set.Service, EndedBy: ByNoCallers}, nil
+		return Report{Service: d.set.Service, EndedBy: ByNoCallers}, nil
 	}
 	if err := d.listen(); err != nil {
 		return Report{}, err
@@ -109,7 +122,7 @@ func serve(ctx context.Context, srv *http.Server, cfg Config, reg registrar) (Re
 	watched := make(chan struct{})
 	go func() { defer close(watched); d.watch(watching) }()
 	defer func() { stop(); await(watched, time.Second) }()
-	err = d.stay(ctx)
+	err := d.stay(ctx)
 	return d.depart(ctx), err
 }
 
@@ -138,6 +151,9 @@ func (d *drainer) listen() error {
 
 // takeOver puts the drain around the server's hooks.
 func (d *drainer) takeOver() {
+	if d.other != nil {
+		return
+	}
 	srv := d.srv
 	if d.next = srv.Handler; d.next == nil {
 		d.next = http.DefaultServeMux
@@ -172,6 +188,9 @@ func shown(nc net.Conn) net.Conn {
 }
 
 func (d *drainer) run() error {
+	if d.other != nil {
+		return d.runOther()
+	}
 	if d.set.tls {
 		return d.srv.ServeTLS(d.ln, "", "")
 	}
@@ -282,7 +301,12 @@ func (d *drainer) watch(ctx context.Context) {
 
 // abandon takes down what nobody was told of.
 func (d *drainer) abandon() {
-	d.srv.Close()
+	if d.other != nil {
+		d.ln.Close()
+		d.closeOther()
+	} else {
+		d.srv.Close()
+	}
 	if !d.ended {
 		await(d.served, time.Second)
 	}

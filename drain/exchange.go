@@ -22,6 +22,9 @@ func Started(ctx context.Context) <-chan struct{} {
 	if c, ok := ctx.Value(connKey{}).(*conn); ok {
 		return c.book.d.started
 	}
+	if c, ok := ctx.Value(callKey{}).(*Call); ok {
+		return c.self.d.started
+	}
 	return nil
 }
 
@@ -77,6 +80,8 @@ type exchange struct {
 	lost                atomic.Bool     // HTTP/1: it couldn't be written
 	arrival             registry.Arrival
 	counted             atomic.Bool // its arrival is, and its end isn't yet
+	cutter              func()      // of a Run's server: ends it from outside
+	peer                net.Addr    // of a Run's server, in place of remote
 
 	method, path, caller, remote string // for the report; the request itself is the handler's to change
 }
@@ -229,6 +234,13 @@ func (x *exchange) cut() bool {
 	}
 	// The lock holds end back: after it, net/http lets go of what its SetWriteDeadline touches.
 	mine := y != nil && !x.named.Swap(true)
+	if x.cutter != nil {
+		c.mu.Unlock()
+		if y != nil {
+			x.cutter()
+		}
+		return mine
+	}
 	reset := y != nil && c.h2.Load() && http.NewResponseController(x.ResponseWriter).SetWriteDeadline(time.Unix(1, 0)) == nil
 	c.mu.Unlock()
 	if y != nil && !reset {
@@ -239,7 +251,13 @@ func (x *exchange) cut() bool {
 
 // inFlight lists the requests in handlers.
 func (b *book) inFlight() (out []*exchange) {
-	for _, c := range b.all() {
+	conns := b.all()
+	if b.d.self != nil {
+		for i := range b.d.self.lanes {
+			conns = append(conns, &b.d.self.lanes[i])
+		}
+	}
+	for _, c := range conns {
 		c.mu.Lock()
 		for x := c.running; x != nil; x = x.next {
 			out = append(out, x)

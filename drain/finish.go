@@ -18,6 +18,10 @@ func (d *drainer) finish(barrier time.Duration, enough <-chan struct{}) {
 			d.log.Error("the listener's Accept doesn't end; going on without it", "service", d.set.Service)
 		}
 	}
+	if d.other != nil {
+		d.finishOther(barrier, enough)
+		return
+	}
 	quit, cancel := context.WithCancel(context.Background())
 	var shut chan struct{} // the real Shutdown, once it runs
 	defer func() { cancel(); d.close(shut) }()

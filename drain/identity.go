@@ -59,12 +59,17 @@ func splitTo(to string) (string, eider.Incarnation, error) {
 // misdirected answers a request that means somebody else, whose address this process has taken over.
 // 421 says that nothing was done: it may be sent elsewhere, whatever its method.
 func (d *drainer) misdirected(w http.ResponseWriter, to []string) {
-	me := "a process that isn't registered yet"
-	if i := d.ident.Load(); i != nil {
-		me = d.set.Service + " " + i.text
-	}
+	me := d.here()
 	d.tally.misdirect()
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(http.StatusMisdirectedRequest)
 	fmt.Fprintf(w, "eider: this is %s, and the request is for %.300q: the address has changed hands. Nothing was done; ask the registry again and call another instance.\n", me, strings.Join(to, ", "))
+}
+
+// here says who this process is.
+func (d *drainer) here() string {
+	if i := d.ident.Load(); i != nil {
+		return d.set.Service + " " + i.text
+	}
+	return "a process that isn't registered yet"
 }

@@ -92,6 +92,9 @@ func (t *tally) into(r Report) Report {
 func (d *drainer) describe(x *exchange) Request {
 	out := Request{Method: clean(x.method), Path: clean(x.path), Caller: clean(x.caller),
 		Remote: x.remote, Before: x.began == 0, Stream: x.stream.Load()}
+	if x.peer != nil {
+		out.Remote = x.peer.String()
+	}
 	began := x.began
 	if l := d.leave.Load(); out.Before && l != nil {
 		began = l.at

@@ -12,8 +12,15 @@ func (d *drainer) arrived(x *exchange, r *http.Request, meant bool) {
 	if d.work == nil && d.leave.Load() == nil {
 		return
 	}
-	known, leaving := x.caller != "", d.leave.Load() != nil
-	x.probe = !known && d.set.probes(r)
+	known := x.caller != ""
+	d.took(x, known, meant, !known && d.set.probes(r), asksForStream(r))
+}
+
+// took counts a request; known tells that its caller names himself, meant that he names this process, stream that
+// the request's end says nothing.
+func (d *drainer) took(x *exchange, known, meant, probe, stream bool) {
+	leaving := d.leave.Load() != nil
+	x.probe = probe
 	if leaving {
 		d.tally.arrived(x)
 	}
@@ -26,7 +33,7 @@ func (d *drainer) arrived(x *exchange, r *http.Request, meant bool) {
 	if leaving {
 		d.since.met(x, known && meant)
 	}
-	if d.work != nil && !asksForStream(r) {
+	if d.work != nil && !stream {
 		x.arrival = d.work.Arrive()
 		x.counted.Store(true)
 	}
