@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/balancer"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/eiderhq/eider"
@@ -29,8 +31,10 @@ type call struct {
 	context.Context // the caller's
 	cl              *client
 	method          string
-	done            func(balancer.DoneInfo) // finished, bound once
-	streams         bool                    // it isn't unary
+	done            func(balancer.DoneInfo)  // finished, bound once
+	streams         bool                     // it isn't unary
+	bare            bool                     // the caller sends no metadata of its own: the instance's stands in its place
+	to              atomic.Pointer[instance] // the one that was picked last
 
 	mu     sync.Mutex // gRPC's goroutines and the caller's take turns; this makes it certain
 	choice roster.Choice
@@ -51,16 +55,41 @@ const (
 	unpicked phase = iota
 	waiting
 	out
+	undecided // gRPC has said Done, and not yet of what: see finished
 )
 
 type callKey struct{}
 
-// Value is how the picker finds the call.
+// Value is how the picker finds the call, and gRPC what it sends with it.
 func (c *call) Value(key any) any {
-	if key == (callKey{}) {
+	switch key {
+	case callKey{}:
 		return c
+	case c.cl.metaKey:
+		if in := c.to.Load(); c.bare && in != nil {
+			return in.sent
+		}
 	}
 	return c.Context.Value(key)
+}
+
+// keyOfMetadata finds out under which key gRPC keeps outgoing metadata in a context. A call is a context already, and
+// so needn't be wrapped in another one, and its metadata be copied and merged by gRPC, for the two pairs that are the
+// same in every call to an instance.
+func keyOfMetadata() any {
+	probe := &asked{Context: context.Background()}
+	metadata.FromOutgoingContext(probe)
+	return probe.key
+}
+
+type asked struct {
+	context.Context
+	key any
+}
+
+func (a *asked) Value(key any) any {
+	a.key = key
+	return nil
 }
 
 func (cl *client) newCall(ctx context.Context, method string, streams bool) *call {
@@ -68,6 +97,7 @@ func (cl *client) newCall(ctx context.Context, method string, streams bool) *cal
 	cl.budget.Attempt(now)
 	c := &call{Context: ctx, cl: cl, method: method, streams: streams, began: now}
 	c.done = c.finished
+	c.bare = cl.metaKey != nil && ctx.Value(cl.metaKey) == nil
 	return c
 }
 
@@ -81,6 +111,9 @@ func (c *call) pick(r *roster.Roster) (balancer.PickResult, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
+		if c.phase == undecided { // gRPC repeats by itself only what wasn't processed
+			c.fail(c.newFault(errUnprocessed, GoAway, anybody, roster.Neutral))
+		}
 		if c.phase == unpicked {
 			if err := c.take(r); err != nil {
 				return balancer.PickResult{}, err
@@ -91,6 +124,10 @@ func (c *call) pick(r *roster.Roster) (balancer.PickResult, error) {
 			c.phase = out
 			if c.opened || !c.streams {
 				c.choice.Wrote() // see docs/decisions/0010: from here the SubConn is the fence
+			}
+			c.to.Store(c.in)
+			if c.bare {
+				return balancer.PickResult{SubConn: c.in.sub, Done: c.done}, nil
 			}
 			return balancer.PickResult{SubConn: c.in.sub, Done: c.done, Metadata: c.in.meta}, nil
 		case failed:
@@ -108,7 +145,10 @@ func (c *call) pick(r *roster.Roster) (balancer.PickResult, error) {
 	}
 }
 
-var errRetired = errors.New("the instance has been let go of")
+var (
+	errRetired     = errors.New("the instance has been let go of")
+	errUnprocessed = errors.New("the stream ended unprocessed")
+)
 
 // take begins a try: it picks, if the one before allows it.
 func (c *call) take(r *roster.Roster) error {
@@ -182,6 +222,11 @@ func (c *call) finished(info balancer.DoneInfo) {
 	if said := info.Trailer[keyLeaving]; len(said) == 1 {
 		c.leaving(said[0])
 	}
+	if info.Err == nil && info.BytesSent && !info.BytesReceived {
+		// The stream was found broken by a write, and what broke it comes with the next read. Nobody has answered.
+		c.phase = undecided
+		return
+	}
 	if flt := c.judge(info); flt != nil {
 		c.fail(flt)
 		return
@@ -202,13 +247,16 @@ func (c *call) leaving(text string) {
 	}
 }
 
-// release gives back a pick that gRPC has given up waiting for.
-func (c *call) release() {
+// ended takes the error that gRPC has handed out, or nil: a pick that it has given up waiting for is given back.
+func (c *call) ended(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.phase == waiting {
+	switch {
+	case c.phase == waiting, c.phase == undecided && err == nil:
 		c.phase = unpicked
 		c.choice.Done(roster.Neutral)
+	case c.phase == undecided:
+		c.fail(c.judge(balancer.DoneInfo{Err: err, BytesSent: true}))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -28,6 +29,13 @@ func TestCallsGoToAnInstanceAndSayForWhomTheyAre(t *testing.T) {
 	}
 	if got := md[keyCaller]; len(got) != 1 || got[0] != w.reg.Caller() {
 		t.Errorf("eider-caller: %v", got)
+	}
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "mine", "too")
+	if err := cc.Invoke(ctx, sayMethod, wrapperspb.String(""), new(wrapperspb.StringValue)); err != nil {
+		t.Fatal(err)
+	}
+	if md := p.seen[1]; len(md["mine"]) != 1 || len(md[keyTo]) != 1 || len(md[keyCaller]) != 1 {
+		t.Errorf("beside metadata of the caller's own: %v", md)
 	}
 	if got := md[":authority"]; len(got) != 1 || got[0] != "orders" {
 		t.Errorf(":authority: %v; want the service, as TLS checks it", got)

@@ -53,7 +53,7 @@ func (c Config) NewClient(target string, reg *registry.Registry, opts ...grpc.Di
 	if !strings.Contains(target, "://") {
 		target = scheme + ":///" + target
 	}
-	cl := &client{reg: reg, set: c, budget: retry.Budget{Ratio: c.RetryRatio, MinPerSecond: min(c.RetryRatio, 0)}, repeatable: map[string]bool{}}
+	cl := &client{reg: reg, set: c, budget: retry.Budget{Ratio: c.RetryRatio, MinPerSecond: min(c.RetryRatio, 0)}, repeatable: map[string]bool{}, metaKey: keyOfMetadata()}
 	for _, method := range c.Idempotent {
 		cl.repeatable[method] = true
 	}
@@ -78,6 +78,7 @@ type client struct {
 	set        Config
 	budget     retry.Budget
 	repeatable map[string]bool // methods, and services with a slash at the end
+	metaKey    any             // of outgoing metadata in contexts
 	counts     [causes]atomic.Uint64
 }
 

@@ -92,7 +92,11 @@ const (
 
 // judge tells what the end of a try shows, nil if it didn't fail; a status that the instance has sent is an answer.
 func (c *call) judge(info balancer.DoneInfo) *fault {
-	if info.Err == nil {
+	misdirected := len(info.Trailer[keyMisdirected]) > 0
+	switch {
+	case misdirected && info.Err == nil: // a write found the stream ended, see finished
+		info.Err = status.Error(codes.Unavailable, "the call is for somebody else: the address has changed hands")
+	case info.Err == nil:
 		return nil
 	}
 	if c.Context.Err() != nil {
@@ -104,7 +108,7 @@ func (c *call) judge(info balancer.DoneInfo) *fault {
 	f.status = true
 	code, text := status.Code(info.Err), status.Convert(info.Err).Message()
 	switch {
-	case len(info.Trailer[keyMisdirected]) > 0:
+	case misdirected:
 		f.cause, f.allows, f.outcome = WrongAddress, anybody, roster.Failure
 	case info.BytesReceived:
 		return nil

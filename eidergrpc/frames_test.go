@@ -54,3 +54,13 @@ func (f *frames) refuse() { f.framer.WriteRSTStream(f.stream, http2.ErrCodeRefus
 
 // goAway says that the stream wasn't processed.
 func (f *frames) goAway() { f.framer.WriteGoAway(0, http2.ErrCodeNo, nil) }
+
+func dial(t testing.TB, addr string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}

@@ -1,6 +1,7 @@
 package eidergrpc
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 
@@ -33,6 +34,7 @@ type instance struct {
 	p    *policyOf
 	sub  balancer.SubConn // nil: it hasn't got the port, or the channel is being closed
 	meta metadata.MD      // sent with each call to it
+	sent any              // the same as gRPC keeps it in a context
 
 	state atomic.Int32
 	mu    sync.Mutex
@@ -46,6 +48,7 @@ func (p *policyOf) companion(rec eider.Instance) roster.Companion {
 		keyCaller: {p.cl.reg.Caller()},
 		keyTo:     {rec.ID + "@" + rec.Incarnation.String()},
 	}}
+	in.sent = metadata.NewOutgoingContext(context.Background(), in.meta).Value(p.cl.metaKey)
 	address, ok := rec.Endpoint(p.to.port)
 	if !ok {
 		return in

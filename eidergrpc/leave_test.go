@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 )
 
 // counted is a listener that knows how many of its connections are open.
@@ -198,7 +200,7 @@ func TestACallForSomebodyElseIsSentElsewhereWhateverTheMethod(t *testing.T) {
 	w := newWorld(t)
 	misdirected := func(ctx context.Context) error {
 		grpc.SetTrailer(ctx, metadata.Pairs(keyMisdirected, "stock"))
-		return errMisdirected
+		return status.Error(codes.Unavailable, "not me")
 	}
 	addrA, _ := serve(t, &parrot{name: "a", do: misdirected})
 	addrB, _ := serve(t, &parrot{name: "b"})

@@ -16,7 +16,7 @@ const mostKept = 16
 // stream opens a stream, in as many tries as it takes and may have.
 func (cl *client) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	c := cl.newCall(ctx, method, true)
-	opts = append(opts[:len(opts):len(opts)], grpc.OnFinish(func(error) { c.release() }))
+	opts = append(opts[:len(opts):len(opts)], grpc.OnFinish(c.ended))
 	s := &stream{c: c, open: func() (grpc.ClientStream, error) { return open(c, desc, cc, method, opts...) }}
 	first, err := s.opened()
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *stream) opened() (grpc.ClientStream, error) {
 			s.c.wrote()
 			return cs, nil
 		}
-		s.c.release()
+		s.c.ended(err)
 		if !s.c.again(err) {
 			return nil, s.c.explain(err)
 		}

@@ -14,7 +14,7 @@ func (cl *client) unary(ctx context.Context, method string, req, reply any, cc *
 		if err == nil {
 			return nil
 		}
-		c.release()
+		c.ended(err)
 		if !c.again(err) {
 			return c.explain(err)
 		}

@@ -42,7 +42,14 @@ func startMortal(t *testing.T, grpc, service, id string, h http.Handler) *mortal
 		<-served
 		m.reg.Close()
 	})
-	listing, err := m.reg.Register(registry.Registration{Service: service, ID: id, Address: l.Addr().String()})
+	m.register(t, service, id, l.Addr().String())
+	return m
+}
+
+// register lists it, and waits until it is listed.
+func (m *mortal) register(t *testing.T, service, id, addr string) {
+	t.Helper()
+	listing, err := m.reg.Register(registry.Registration{Service: service, ID: id, Address: addr})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,11 +57,10 @@ func startMortal(t *testing.T, grpc, service, id string, h http.Handler) *mortal
 	defer cancel()
 	for s := range listing.Watch(ctx) {
 		if s.Listed {
-			return m
+			return
 		}
 	}
 	t.Fatalf("%s isn't listed: %v", id, listing.State())
-	return nil
 }
 
 func (m *mortal) dial(ctx context.Context, addr string) (net.Conn, error) {
@@ -73,13 +79,18 @@ func (m *mortal) dial(ctx context.Context, addr string) (net.Conn, error) {
 }
 
 func (m *mortal) kill() {
+	m.cut()
+	m.srv.Close()
+}
+
+// cut closes its sockets to the registry.
+func (m *mortal) cut() {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.dead = true
 	for _, c := range m.conns {
 		c.Close()
 	}
-	m.mu.Unlock()
-	m.srv.Close()
 }
 
 // An instance dies under POST load. What was on its way to it may fail, and is never sent twice; no request that
