@@ -188,7 +188,7 @@ func (t *Table) merge(d *drain, from string, m *eider.Member) {
 		if d.reached || m.State == eider.Unfollowed {
 			return
 		}
-		i = t.enter(d, t.elsewhere(name, from, m))
+		i = t.enter(d, t.elsewhere(d, from, name, m))
 	}
 	known := &d.members[i]
 	if known.away != m.Stream {

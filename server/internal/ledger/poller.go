@@ -245,11 +245,12 @@ func (m *member) overdue() string {
 	return "has not let go within " + m.cap.String()
 }
 
-// elsewhere is a caller that another node reports. Who counts by time brings his own.
-func (t *Table) elsewhere(name, node string, m *eider.Member) member {
+// elsewhere is a caller that another node reports. Who counts by time brings his own; a poller's counts from the report,
+// since until that node had applied the leave it has handed out the older list.
+func (t *Table) elsewhere(d *drain, node, name string, m *eider.Member) member {
 	out := member{caller: name, kind: m.Kind, cap: t.cfg.Cap, nodes: []string{node}}
-	if m.Kind == eider.Poller || m.Kind == eider.UnknownCallers {
-		out.cap = min(m.Cap, 2*maxPoll+pollMargin)
+	if m.Kind == eider.Poller {
+		out.cap = t.clock - d.from + min(m.Cap, 2*maxPoll+pollMargin)
 		out.polled = polled{every: m.Every, cache: m.Cache}
 	}
 	return out

@@ -60,8 +60,18 @@ func (w *world) fault() func() {
 		func() { w.storm(n) },
 		func() { w.restart(n) },
 		func() { w.flap(w.holderOf(p)) },
+		func() { w.hang(w.holderOf(p), long) },
 	}
 	return kinds[w.rng.IntN(len(kinds))]
+}
+
+// hang has a process answer nothing, while its beats go on.
+func (w *world) hang(p *proc, d time.Duration) {
+	if !p.alive || w.quiet {
+		return
+	}
+	p.hang(true)
+	w.after(d, func() { p.hang(false) })
 }
 
 // stop is SIGSTOP and, later, SIGCONT: what came meanwhile is found then.
@@ -161,6 +171,7 @@ func (w *world) heal() {
 		n.resume()
 	}
 	for _, p := range w.procs {
+		p.hang(false)
 		p.resume()
 	}
 	for _, c := range w.callers {

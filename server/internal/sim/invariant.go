@@ -15,6 +15,8 @@ func (n *node) note(e *eider.Event) {
 	switch e.Kind {
 	case eider.EventBarrier:
 		n.checkBarrier(eider.Departure{Key: eider.Key{Service: e.Service, ID: e.ID}, Incarnation: e.Incarnation})
+	case eider.EventSuspect:
+		n.wedged += int(e.Suspicion&eider.Wedged) / int(eider.Wedged)
 	case eider.EventLapsed:
 		if e.Detail != "" { // its own conclusion, not another node's
 			n.checkLapse(e.Incarnation.Nonce)
@@ -32,6 +34,12 @@ func (n *node) checkBarrier(dep eider.Departure) {
 	if !ok {
 		n.w.broke("%s reached the barrier of %s, which it doesn't know", n.name, dep.Key)
 		return
+	}
+	n.checkPollers(&d)
+	for i := range d.Members {
+		if m := &d.Members[i]; m.State == eider.Polled {
+			n.polled++
+		}
 	}
 	for _, c := range n.w.callers {
 		if c.service == dep.Service && c.couldPick(dep) && !n.excused(c, &d) {
@@ -101,6 +109,7 @@ func (n *node) checkOrder(rec *eider.Record) {
 
 // finalCheck is what holds once all has been healed for a while.
 func (w *world) finalCheck() {
+	w.checkWedged()
 	first := w.nodes[0]
 	for _, n := range w.nodes {
 		for _, s := range services {

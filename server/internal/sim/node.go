@@ -26,6 +26,8 @@ type node struct {
 	heard   map[uint64]time.Duration   // when an incarnation was last heard of by its stream
 	reached map[uint64]bool            // barriers, by nonce
 	seen    map[eider.EventKind]int
+	polled  int
+	wedged  int
 }
 
 func (w *world) newNode(number int) *node {
@@ -89,6 +91,9 @@ func (n *node) took(fx ledger.Effects) {
 	}
 	for _, dep := range fx.Drains {
 		n.progress(dep)
+	}
+	for _, t := range fx.Trials {
+		n.try(t)
 	}
 	for _, s := range fx.End {
 		if st := n.attach[s]; st != nil {

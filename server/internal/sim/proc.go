@@ -28,6 +28,8 @@ type proc struct {
 	old        *stream // until the new one is registered
 	listed     bool
 	caller     *caller
+	done       eider.Work
+	hung       bool // answers nothing
 }
 
 func (p *proc) box() *mailbox { return &p.mailbox }
@@ -164,6 +166,7 @@ func (p *proc) beat() {
 			}
 			st.node.took(st.node.tb.Beat(st.node.clock(), st.session))
 		})
+		p.works(st)
 	}
 	p.w.after(p.w.between(beat*3/4, beat), p.beat)
 }

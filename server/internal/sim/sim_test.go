@@ -39,7 +39,7 @@ func TestSeeds(t *testing.T) {
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(800)) // it is all garbage
 	begun := time.Now()
-	var next, steps, barriers, capped, lapses, deaths, bad atomic.Int64
+	var next, steps, barriers, capped, lapses, deaths, polled, wedged, bad atomic.Int64
 	var wait sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wait.Go(func() {
@@ -54,6 +54,8 @@ func TestSeeds(t *testing.T) {
 				capped.Add(int64(r.Capped))
 				lapses.Add(int64(r.Lapses))
 				deaths.Add(int64(r.Deaths))
+				polled.Add(int64(r.Polled))
+				wedged.Add(int64(r.Wedged))
 				for _, text := range r.Broken {
 					bad.Add(1)
 					t.Errorf("seed %d (go test ./internal/sim -run Seeds -v -play %d): %s", seed, seed, text)
@@ -62,9 +64,9 @@ func TestSeeds(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	t.Logf("%d seeds from %d in %s: %d steps, %d barriers, %d caps, %d lapses, %d deaths", n, *from, time.Since(begun).Round(time.Millisecond),
-		steps.Load(), barriers.Load(), capped.Load(), lapses.Load(), deaths.Load())
-	if n >= 100 && (barriers.Load() == 0 || capped.Load() == 0 || lapses.Load() == 0 || deaths.Load() == 0) {
+	t.Logf("%d seeds from %d in %s: %d steps, %d barriers, %d caps, %d lapses, %d deaths, %d polled, %d wedged", n, *from, time.Since(begun).Round(time.Millisecond),
+		steps.Load(), barriers.Load(), capped.Load(), lapses.Load(), deaths.Load(), polled.Load(), wedged.Load())
+	if n >= 100 && (barriers.Load() == 0 || capped.Load() == 0 || lapses.Load() == 0 || deaths.Load() == 0 || polled.Load() == 0 || wedged.Load() == 0) {
 		t.Error("the worlds are too quiet to find anything")
 	}
 }

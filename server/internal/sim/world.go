@@ -36,6 +36,7 @@ type world struct {
 	nodes   []*node
 	procs   []*proc
 	callers []*caller
+	pollers []*poller
 	cuts    map[[2]int]int // between places, counted
 	places  int
 	quiet   bool
@@ -57,6 +58,8 @@ type Result struct {
 	Capped   int
 	Lapses   int
 	Deaths   int
+	Polled   int      // drains that a poller's own timers ended
+	Wedged   int      // suspicions
 	Broken   []string // what did not hold; empty is good
 	Trace    string   // what happened, if asked for
 }
@@ -79,6 +82,8 @@ func Run(seed uint64, trace bool) Result {
 		r.Capped += n.seen[eider.EventCapped]
 		r.Lapses += n.seen[eider.EventLapsed]
 		r.Deaths += n.seen[eider.EventDead]
+		r.Polled += n.polled
+		r.Wedged += n.wedged
 	}
 	if w.trace != nil {
 		r.Trace = w.trace.String()
@@ -118,6 +123,9 @@ func (w *world) populate() {
 			continue
 		}
 		w.startCaller(fmt.Sprint("c", i), service, w.place())
+	}
+	for i := range w.rng.IntN(3) {
+		w.startPoller(fmt.Sprint("o", i), fmt.Sprint("s", i%services))
 	}
 }
 
