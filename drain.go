@@ -85,14 +85,25 @@ func (m Member) many() bool {
 	return m.Kind == UnknownCallers || m.Kind == FromBefore || m.Kind == OfNode
 }
 
-// Drain is the state of one planned departure.
+// DrainKind tells what a drain is for.
+type DrainKind string
+
+// The kinds of drain.
+const (
+	LeaveDrain DrainKind = "leave" // the instance leaves, by its own word
+	HoldDrain  DrainKind = "hold"  // an operator holds it: it serves on and stays, and callers let go of it
+)
+
+// Drain is the state of one planned departure, or of one hold.
 type Drain struct {
 	Departure
+	Kind    DrainKind     `json:"kind"`
 	Since   time.Time     `json:"since"`               // the leave, by the node's clock
 	Bound   time.Duration `json:"bound_ns"`            // the pause ends by then at the latest, counted from the leave
 	Barrier time.Duration `json:"barrier_ns,omitzero"` // when the last caller had let go or was capped; 0 not yet
 	Reached bool          `json:"reached"`             // the barrier is reached
-	Status  Status        `json:"status"`              // DRAINING, then LEFT or DEAD
+	Status  Status        `json:"status"`              // DRAINING, then LEFT or DEAD; of one that is held its own
+	Over    bool          `json:"over,omitempty"`      // the instance is gone, or the hold is: nobody is waited for any more
 	Total   int           `json:"total"`               // callers that this drain counts
 	Open    int           `json:"open"`                // of those, still waited for
 	Members []Member      `json:"members,omitempty"`   // at most MaxMembers, waited-for ones first

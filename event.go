@@ -37,6 +37,10 @@ const (
 	EventRefused      EventKind = "refused"  // a registration was refused
 	EventDenied       EventKind = "denied"   // somebody wasn't let in, or hadn't the role; Caller is who, as far as that is known
 	EventOperated     EventKind = "operator" // an operator did something; Caller is who
+	EventHeld         EventKind = "held"     // an operator holds the instance of a key; also when another one of it comes
+	EventReleased     EventKind = "released"
+	EventHoldEnded    EventKind = "hold ended"    // by itself, as it was to
+	EventHeldGone     EventKind = "held and gone" // nobody of that key has been listed for days: perhaps the hold is forgotten
 )
 
 // Event is one thing that happened, as one node saw it. Events are told in order.
@@ -50,6 +54,7 @@ type Event struct {
 	Status      Status      `json:"status,omitzero"`
 	Suspicion   Suspicion   `json:"suspicion,omitzero"`
 	Caller      string      `json:"caller,omitempty"`
+	Hold        uint64      `json:"hold,omitempty"`   // the count of the hold that this is about; 0: of none
 	Detail      string      `json:"detail,omitempty"` // a sentence for people
 }
 

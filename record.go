@@ -38,10 +38,11 @@ func (k Key) Compare(other Key) int {
 	return cmp.Compare(k.ID, other.ID)
 }
 
-// Departure names one leaving of one instance: what a caller lets go of.
+// Departure names one leaving, or one holding, of one instance: what a caller lets go of.
 type Departure struct {
 	Key
 	Incarnation Incarnation `json:"incarnation"`
+	Hold        uint64      `json:"hold,omitempty"` // the count of the hold that it is let go for; 0: it leaves
 }
 
 // Record is what the registry keeps of one instance. One node writes under one (incarnation,
@@ -79,7 +80,7 @@ func (r *Record) Equal(other *Record) bool {
 }
 
 // Departure names the leaving of this record's incarnation.
-func (r *Record) Departure() Departure { return Departure{r.Key, r.Incarnation} }
+func (r *Record) Departure() Departure { return Departure{Key: r.Key, Incarnation: r.Incarnation} }
 
 // Endpoint returns host:port of a named port; "" is the main port.
 func (r *Record) Endpoint(port string) (string, bool) {

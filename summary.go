@@ -10,6 +10,7 @@ type Summary struct {
 	Starting int    `json:"starting"`
 	Down     int    `json:"down"`
 	Draining int    `json:"draining"`
+	Held     int    `json:"held"` // of all of these, the ones that an operator holds
 	Gone     int    `json:"gone"` // ended lately, as a view shows them: at most 256
 	Callers  int    `json:"callers"`
 	Behind   int    `json:"behind"` // callers that haven't applied the newest view yet
@@ -29,5 +30,6 @@ type Node struct {
 	Services  int           `json:"services"`
 	Instances int           `json:"instances"`
 	Callers   int           `json:"callers"`
+	Holds     int           `json:"holds"`    // keys that are held, also those that nobody has now
 	Bound     time.Duration `json:"bound_ns"` // a drain begun now pauses no longer than this
 }

@@ -16,15 +16,16 @@ type Cursor struct {
 // String writes run:number, the run in hexadecimal.
 func (c Cursor) String() string { return fmt.Sprintf("%x:%d", c.Run, c.Number) }
 
-// Instance is one instance as a view shows it: the record, and the doubts about it.
+// Instance is one instance as a view shows it: the record, the doubts about it, and the hold on it.
 type Instance struct {
 	Record
 	Suspicion Suspicion `json:"suspicion,omitzero"`
+	Hold      *Hold     `json:"hold,omitempty"` // nil: it isn't held. Immutable, as the view is
 }
 
 // Equal tells whether both say the same in every field.
 func (in *Instance) Equal(other *Instance) bool {
-	return in.Suspicion == other.Suspicion && in.Record.Equal(&other.Record)
+	return in.Suspicion == other.Suspicion && in.Hold.Equal(other.Hold) && in.Record.Equal(&other.Record)
 }
 
 // Gone tells how an instance ended: the word that lets a caller forget it.

@@ -32,7 +32,7 @@ func (l *Listing) Leave() *Leaving {
 		return l.leaving
 	}
 	g := &Leaving{l: l, since: time.Now(), barrier: make(chan struct{}), changed: make(chan struct{})}
-	g.drain = eider.Drain{Departure: l.rec.Departure(), Since: g.since, Bound: l.state.Bound, Status: eider.Draining}
+	g.drain = eider.Drain{Departure: l.rec.Departure(), Kind: eider.LeaveDrain, Since: g.since, Bound: l.state.Bound, Status: eider.Draining}
 	l.leaving = g
 	if !l.uttered {
 		g.reach()
@@ -114,7 +114,7 @@ func (g *Leaving) reach() {
 
 // ended tells that the departure is over. Called with a.mu held.
 func (g *Leaving) ended() {
-	g.drain.Status = eider.Left
+	g.drain.Status, g.drain.Over = eider.Left, true
 	g.announce()
 }
 

@@ -164,6 +164,9 @@ const largestNaming = 60 << 10
 func fit(list []eider.Departure, room int) ([]eider.Departure, int) {
 	for i := range list {
 		need := len(list[i].ID) + 16 // with the nonce, and what protobuf puts around both
+		if list[i].Hold != 0 {
+			need += 11
+		}
 		if need > room {
 			return list[:i], 0
 		}
@@ -209,14 +212,16 @@ func (f *feed) each(holds func(*Subscription) bool) bool {
 	return !slices.ContainsFunc(f.followers, func(s *Subscription) bool { return !holds(s) })
 }
 
-// names tells whether a departure is in the list: the id, and the incarnation by its nonce.
+// names tells whether a departure is in the list.
 func names(list []eider.Departure, d eider.Departure) bool {
-	return slices.ContainsFunc(list, func(have eider.Departure) bool {
-		return have.ID == d.ID && have.Incarnation.Is(d.Incarnation)
-	})
+	return slices.ContainsFunc(list, func(have eider.Departure) bool { return alike(have, d) })
 }
 
 // same tells whether two lists name the same departures in the same order.
-func same(a, b []eider.Departure) bool {
-	return slices.EqualFunc(a, b, func(x, y eider.Departure) bool { return x.ID == y.ID && x.Incarnation.Is(y.Incarnation) })
+func same(a, b []eider.Departure) bool { return slices.EqualFunc(a, b, alike) }
+
+// alike tells whether both name the same departure: the id, the incarnation by its nonce, and what it is let go
+// for. Letting go for a hold is never letting go for a leave: a hold may be released in between.
+func alike(a, b eider.Departure) bool {
+	return a.ID == b.ID && a.Incarnation.Is(b.Incarnation) && a.Hold == b.Hold
 }

@@ -19,7 +19,8 @@ import (
 // begins a new round, and outcomes of picks from older rounds say nothing: twenty calls that were in
 // flight when the instance broke are one reason to set it aside, not ten.
 //
-// An instance that leaves is known to: it is never counted as failing.
+// An instance that leaves is known to, and one that is held may be stopped at any time: neither is ever counted as
+// failing.
 const (
 	failuresInARow = 2
 	asideFirst     = time.Second // doubles with every failed trial, jittered down by up to a quarter
@@ -74,7 +75,7 @@ func (r *Roster) failed(c *Choice, o Outcome, now time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := c.m
-	if has, _ := r.find(m.id); has != m || m.leaves() {
+	if has, _ := r.find(m.id); has != m || m.yields() {
 		return
 	}
 	if o == Refusal {
@@ -104,7 +105,7 @@ func (r *Roster) failed(c *Choice, o Outcome, now time.Duration) {
 func (r *Roster) mayAside(refused bool) bool {
 	n, aside := 0, 0
 	for _, m := range r.members {
-		if m.in.Status == eider.Up && !m.leaves() {
+		if m.in.Status == eider.Up && !m.yields() {
 			n++
 			if m.trialAt.Load() != 0 {
 				aside++

@@ -58,7 +58,7 @@ func (f *fake) Doubt(d eider.Departure) {
 
 func (f *fake) Close() {}
 
-// last returns the last acknowledgement, as "run:number let go a,b no alternative c".
+// last returns the last acknowledgement, as "run:number let go a,b no alternative c"; a!3 is let go of for hold 3.
 func (f *fake) last() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,7 +70,11 @@ func (f *fake) last() string {
 	for label, deps := range map[string][]eider.Departure{" let go ": w.letGo, " no alternative ": w.noAlternative} {
 		var ids []string
 		for _, d := range deps {
-			ids = append(ids, d.ID)
+			id := d.ID
+			if d.Hold != 0 {
+				id += fmt.Sprint("!", d.Hold)
+			}
+			ids = append(ids, id)
 		}
 		if len(ids) > 0 {
 			text += label + strings.Join(ids, ",")
@@ -113,13 +117,14 @@ func (w *world) update(u registry.Update) {
 }
 
 // view reads lines such as "a UP", "a#2 DRAINING", "a UP beats missed" and "a gone DEAD"; #2 is the
-// incarnation, a dot and a number the version, an @ and a text the zone: "a#2.7@east UP".
+// incarnation, a dot and a number the version, an @ and a text the zone: "a#2.7@east UP"; "a!3 UP" is held, by hold 3.
 func (w *world) view(lines ...string) *eider.View {
 	w.n++
 	v := &eider.View{Service: "orders", Cursor: eider.Cursor{Run: w.run, Number: w.n}, Complete: true}
 	for _, line := range lines {
 		name, rest, _ := strings.Cut(line, " ")
 		name, zone, _ := strings.Cut(name, "@")
+		name, held, _ := strings.Cut(name, "!")
 		var incarnation, version uint64 = 1, w.n
 		if id, of, ok := strings.Cut(name, "#"); ok {
 			name = id
@@ -144,6 +149,10 @@ func (w *world) view(lines ...string) *eider.View {
 		}
 		i := eider.Instance{Record: eider.Record{Key: key, Incarnation: in, Attachment: 1, Version: version,
 			Status: status, Address: name + ":80", Zone: zone}}
+		if held != "" {
+			i.Hold = new(eider.Hold)
+			fmt.Sscan(held, &i.Hold.Count)
+		}
 		if err := i.Suspicion.UnmarshalText([]byte(doubt)); err != nil {
 			w.t.Fatal(err)
 		}

@@ -8,13 +8,16 @@ import (
 	"github.com/eiderhq/eider"
 )
 
-// Letting go. An instance leaves because a view says DRAINING, or because it says so itself on an answer.
+// Letting go. An instance leaves because a view says DRAINING, or because it says so itself on an answer; or it is
+// held, and stays. Either way it is let go of, and named for what it is let go of: see departures.
 //
-//	       leaves                                an alternative                    no pick from before
+//	       leaves, is held                       an alternative                    no pick from before
 //	picked ──────► leaving, and picked as the last one ──────► marked, not picked ─────────────────────► settled
 //	                      ▲ "no alternative"                     │ waiting                                  │ connections
 //	                      └───────the alternative is gone────────┘                                          ▼ closed
 //	                                                                                         let go, acknowledged, for good
+//
+// For good is for this member: one that is UP and not held any more is another member, with connections of its own.
 //
 // In this order, and never another: the snapshot without it is published, then the mark is set, then
 // the picks from before are waited for, then its connections are closed, then it is acknowledged. Who
@@ -36,10 +39,7 @@ func (r *Roster) publish(now time.Duration) {
 	r.snap.Store(r.build(now))
 	if alternatives > 0 {
 		for _, m := range r.members {
-			if m.leaves() && !m.marked && !r.hinted(m) {
-				if at := orderOf(&m.in.Record); at.after(m.left) {
-					m.left = at
-				}
+			if m.yields() && !m.marked && !r.hinted(m) {
 				m.mark()
 			}
 		}
@@ -54,6 +54,7 @@ func (r *Roster) publish(now time.Duration) {
 // again. The mark itself is for good, so that no picker ever sees it vanish.
 func (m *member) unmarked(now time.Duration) *member {
 	again := newMember(m.in, now)
+	again.left = m.left
 	again.first, again.companion, again.born, again.since = m.first, m.companion, m.born, m.since
 	again.absent = m.absent
 	again.said.Store(m.said.Load())
@@ -221,9 +222,9 @@ func (r *Roster) acknowledge(src source, done []settled) {
 	for _, m := range r.members {
 		switch {
 		case m.letGo:
-			next.letGo = append(next.letGo, m.in.Departure())
-		case m.in.Status == eider.Draining && !m.marked:
-			next.noAlternative = append(next.noAlternative, m.in.Departure())
+			next.letGo = m.departures(next.letGo)
+		case !m.marked && (m.in.Status == eider.Draining || m.in.Hold != nil):
+			next.noAlternative = m.departures(next.noAlternative)
 		}
 	}
 	news := !next.equal(&r.told)

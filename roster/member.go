@@ -39,7 +39,7 @@ type member struct {
 	born     bool            // the companion is made
 	since    time.Duration   // when it came UP
 	absent   time.Duration   // missing from complete views since; meaningful if in.Suspicion says so
-	left     order           // the newest record that said DRAINING, if marked
+	left     order           // the newest record that said DRAINING; zero if none did
 	marked   bool            // the leaving mark is set
 	settling bool            // it is being let go of
 	letGo    bool            // no pick counts any more, connections are closed: acknowledged
@@ -51,7 +51,11 @@ type member struct {
 }
 
 func newMember(in *eider.Instance, now time.Duration) *member {
-	return &member{id: in.ID, nonce: in.Incarnation.Nonce, first: in, in: in, since: now, restored: -asideForget}
+	m := &member{id: in.ID, nonce: in.Incarnation.Nonce, first: in, in: in, since: now, restored: -asideForget}
+	if in.Status == eider.Draining {
+		m.left = orderOf(&in.Record)
+	}
+	return m
 }
 
 const (
@@ -173,7 +177,36 @@ func (o order) after(other order) bool {
 	return o.attachment > other.attachment || o.attachment == other.attachment && o.version > other.version
 }
 
-// leaves tells whether the instance leaves, as far as this caller knows.
+// yields tells whether the instance is to be let go of, as far as this caller knows: it leaves, or is held.
+func (m *member) yields() bool {
+	return m.marked || m.said.Load() || m.in.Status == eider.Draining || m.in.Hold != nil
+}
+
+// leaves tells whether it leaves, for good: by its record, or by its own word.
 func (m *member) leaves() bool {
-	return m.marked || m.said.Load() || m.in.Status == eider.Draining
+	return m.said.Load() || m.left != order{} || m.in.Status == eider.Draining
+}
+
+// lastOne tells whether it may be picked when nobody else is left. A hold doesn't make one that is DOWN pickable.
+func (m *member) lastOne() bool {
+	return m.in.Status == eider.Up || m.in.Status == eider.Draining || m.said.Load()
+}
+
+// back tells whether a record takes back that it was let go of: it is UP again and isn't held.
+func (m *member) back(in *eider.Instance) bool {
+	return !m.said.Load() && in.Status == eider.Up && in.Hold == nil && orderOf(&in.Record).after(m.left)
+}
+
+// departures names what an instance is let go of for: its leave, its hold, both. A hold is named by the count that
+// it has now, and only while it is in force: released, it may be picked again, and a leave isn't let go of by that.
+func (m *member) departures(to []eider.Departure) []eider.Departure {
+	if m.leaves() {
+		to = append(to, m.in.Departure())
+	}
+	if m.in.Hold != nil {
+		held := m.in.Departure()
+		held.Hold = m.in.Hold.Count
+		to = append(to, held)
+	}
+	return to
 }

@@ -131,9 +131,17 @@ func (r *Roster) join(in *eider.Instance, now time.Duration) *member {
 	p := r.past[i]
 	r.past = slices.Delete(r.past, i, i+1)
 	m.before = p.before
-	if p.renounced && (p.said || in.Status != eider.Up || !orderOf(&in.Record).after(p.left)) {
+	if !p.renounced {
+		return m
+	}
+	was := member{left: p.left}
+	was.said.Store(p.said)
+	if !was.back(in) {
 		m.said.Store(p.said)
-		m.left, m.settling, m.letGo = p.left, p.letGo, p.letGo
+		if p.left.after(m.left) {
+			m.left = p.left
+		}
+		m.settling, m.letGo = p.letGo, p.letGo
 		m.mark()
 	}
 	return m
@@ -153,8 +161,7 @@ func (r *Roster) present(m *member, in *eider.Instance, sameRun bool, now time.D
 		r.bury(m, now)
 		return r.join(in, now)
 	}
-	newer := orderOf(&in.Record)
-	if m.marked && !m.said.Load() && in.Status == eider.Up && newer.after(m.left) {
+	if m.marked && m.back(in) {
 		// It is back. What was let go of stays closed, so another member takes its place.
 		back := newMember(in, now)
 		back.after(m, now)
@@ -167,7 +174,7 @@ func (r *Roster) present(m *member, in *eider.Instance, sameRun bool, now time.D
 	if in.Status == eider.Up && m.in.Status != eider.Up {
 		m.since = now
 	}
-	if in.Status == eider.Draining && newer.after(m.left) {
+	if newer := orderOf(&in.Record); in.Status == eider.Draining && newer.after(m.left) {
 		m.left = newer
 	}
 	m.in = in

@@ -21,6 +21,7 @@ type model struct {
 	truth  map[string]*eider.Instance // the registry's newest, by id
 	holds  []*pick
 	let    map[uint64]bool            // nonces acknowledged as let go, and not back since
+	counts uint64                     // of holds
 	said   map[uint64]bool            // left in band
 	news   map[string]*eider.Instance // the newest record applied, by id
 }
@@ -114,16 +115,25 @@ func (m *model) change() {
 			Status: eider.Up, Address: id + ":80", Incarnation: eider.Incarnation{Number: 1}}}
 		if in != nil {
 			next.Incarnation.Number = in.Incarnation.Number + 1
+			next.Hold = in.Hold // it is the key's
 		}
 		next.Incarnation.Nonce = nonceOf(id, next.Incarnation.Number)
 		m.truth[id] = &next
 		return
 	}
 	next := *in
+	m.truth[id] = &next
+	if m.draw(3) == 0 { // held, held again, released: the record stays what it is
+		next.Hold = nil
+		if m.draw(2) == 0 {
+			m.counts++
+			next.Hold = &eider.Hold{Count: m.counts}
+		}
+		return
+	}
 	next.Version++
 	next.Status = status
 	next.Suspicion = []eider.Suspicion{0, 0, eider.BeatsMissed}[m.draw(3)]
-	m.truth[id] = &next
 }
 
 // push sends what some node knows: all, a part, an older state of it; or that the registry is away.
@@ -148,9 +158,9 @@ func (m *model) push() {
 			v.Instances = append(v.Instances, *in)
 			if old := m.news[id]; old == nil || in.Record.Compare(&old.Record) > 0 {
 				m.news[id] = in
-				if in.Status == eider.Up {
-					delete(m.let, in.Incarnation.Nonce)
-				}
+			}
+			if in.Status == eider.Up && in.Hold == nil && !m.said[in.Incarnation.Nonce] {
+				delete(m.let, in.Incarnation.Nonce)
 			}
 		}
 	}
@@ -166,11 +176,25 @@ func (m *model) acked(w word) {
 			}
 		}
 		m.let[d.Incarnation.Nonce] = true
+		m.named(d)
 	}
 	for _, d := range w.noAlternative {
 		if m.let[d.Incarnation.Nonce] {
 			m.fail("%s was let go of, and is now said to have no alternative", d.ID)
 		}
+	}
+}
+
+// named holds what an instance is let go of for to what this caller has heard of it: a leave that nobody has begun must
+// never be, since a hold can be released, and then the leave would find nobody to wait for.
+func (m *model) named(d eider.Departure) {
+	in := m.news[d.ID]
+	switch {
+	case in == nil || !in.Incarnation.Is(d.Incarnation):
+	case d.Hold == 0 && in.Status != eider.Draining && !m.said[d.Incarnation.Nonce]:
+		m.fail("%s is let go of for a leave, and is %s", d.ID, in.Status)
+	case d.Hold > m.counts:
+		m.fail("%s is let go of for hold %d, which there never was", d.ID, d.Hold)
 	}
 }
 
@@ -183,10 +207,12 @@ func (m *model) pick() {
 	var sound, doubted, last []string
 	for i := range v.Instances {
 		in := &v.Instances[i]
-		leaves := in.Status == eider.Draining || m.said[in.Incarnation.Nonce] || m.let[in.Incarnation.Nonce]
+		leaves := in.Status == eider.Draining || in.Hold != nil || m.said[in.Incarnation.Nonce] || m.let[in.Incarnation.Nonce]
 		switch {
 		case leaves && !m.let[in.Incarnation.Nonce]:
-			last = append(last, in.ID)
+			if in.Status == eider.Up || in.Status == eider.Draining || m.said[in.Incarnation.Nonce] {
+				last = append(last, in.ID)
+			}
 		case leaves || in.Status != eider.Up:
 		case in.Suspicion != 0:
 			doubted = append(doubted, in.ID)

@@ -76,6 +76,9 @@ func (s *snapshot) nobody(not *Excluded, now time.Duration) error {
 func (s *snapshot) reason(in *eider.Instance, not *Excluded) string {
 	switch {
 	case slices.Contains(s.renounced, in.ID):
+		if in.Hold != nil {
+			return "held and let go of"
+		}
 		return eider.Draining.String() + " and let go of"
 	case not.Has(in.Incarnation):
 		return "tried already by this request"

@@ -16,7 +16,7 @@ import (
 
 // Config sets a roster up. The zero value works.
 type Config struct {
-	// LetGo is called when the last pick of a leaving instance has settled and before that is
+	// LetGo is called when the last pick of a leaving or held instance has settled and before that is
 	// acknowledged: close every idle connection to it, in a way that new ones stay closed. nil if the
 	// user holds none. Acknowledgements wait for it, views and picks don't.
 	LetGo func(eider.Instance)
@@ -45,8 +45,8 @@ type Companion interface {
 //
 // What it picks: the less loaded of two that are UP and unsuspected, in the registry handle's zone
 // while that can carry the load; suspect ones too when less than half of all UP ones is unsuspected;
-// one that is DRAINING only when there is nobody else and it hasn't been let go of; never anything
-// else. One that has just come UP is warmed up for ten seconds. One that refused a connection or failed
+// one that is DRAINING, or held by an operator, only when there is nobody else and it hasn't been let go of; never
+// anything else. One that has just come UP is warmed up for ten seconds. One that refused a connection or failed
 // twice in a row is left alone for a second, doubling to 30s, but never all of them.
 //
 // It loses an instance only when told that it is gone. One that is merely missing is doubted for a

@@ -24,7 +24,7 @@ const (
 	open     = iota // UP, and unsuspected unless too few are
 	doubted         // UP, and suspect
 	aside           // UP, and set aside
-	lastOnes        // leaving, while there is nobody else
+	lastOnes        // leaving or held, while there is nobody else
 	tiers
 )
 
@@ -34,12 +34,12 @@ type snapshot struct {
 	service   string
 	tier      [tiers]balance.Set[*entry]
 	view      *eider.View // as this caller knows it
-	renounced []string    // ids in view that are leaving, and left alone
+	renounced []string    // ids in view that are leaving or held, and left alone
 	ended     *ending     // how the last one ended, nil if that isn't known
 	closed    bool
 }
 
-// build arranges who may be picked. Who leaves while there is an alternative is in no tier.
+// build arranges who may be picked. Who leaves or is held while there is an alternative is in no tier.
 func (r *Roster) build(now time.Duration) *snapshot {
 	s := &snapshot{service: r.service, view: r.merged(), ended: r.last}
 	alternatives, sound, known := r.count()
@@ -49,11 +49,15 @@ func (r *Roster) build(now time.Duration) *snapshot {
 	for _, m := range r.members {
 		tier := tiers
 		switch {
-		case m.marked || m.leaves() && alternatives > 0:
-			s.renounced = append(s.renounced, m.id)
+		case m.marked || m.yields() && alternatives > 0:
+			if m.leaves() || m.in.Hold != nil { // else it was, and is DOWN now
+				s.renounced = append(s.renounced, m.id)
+			}
 		case !m.born:
-		case m.leaves():
-			tier = lastOnes
+		case m.yields():
+			if m.lastOne() {
+				tier = lastOnes
+			}
 		case m.in.Status != eider.Up:
 		case m.in.Suspicion != 0 && !both:
 			tier = doubted
@@ -77,11 +81,11 @@ func (r *Roster) build(now time.Duration) *snapshot {
 	return s
 }
 
-// count returns how many are UP and not leaving, suspect or not: whoever leaves has them as an
+// count returns how many are UP, not leaving and not held, suspect or not: whoever leaves or is held has them as an
 // alternative; how many of those are unsuspected, and how many are in the caller's zone.
 func (r *Roster) count() (alternatives, sound, near int) {
 	for _, m := range r.members {
-		if !m.born || m.in.Status != eider.Up || m.leaves() {
+		if !m.born || m.in.Status != eider.Up || m.yields() {
 			continue
 		}
 		alternatives++

@@ -82,8 +82,8 @@ func text(b []byte, before string) (string, error) {
 
 // parseInstance reads an encoded Instance. A line that is protobuf and still can't be read is errUnread.
 func parseInstance(in *eider.Instance, b []byte, service string, before *eider.View) (odd bool, err error) {
-	var record []byte
-	records := 0
+	var record, hold []byte
+	records, holds := 0, 0
 	f := fields{rest: b}
 	for f.next() {
 		switch {
@@ -91,15 +91,23 @@ func parseInstance(in *eider.Instance, b []byte, service string, before *eider.V
 			record, records = f.bytes, records+1
 		case f.is(2, protowire.VarintType):
 			in.Suspicion = eider.Suspicion(uint32(f.number)) & observed
+		case f.is(3, protowire.BytesType):
+			hold, holds = f.bytes, holds+1
 		}
 	}
-	if f.err != nil || records > 1 {
-		return records > 1, f.err
+	if odd = records > 1 || holds > 1; f.err != nil || odd {
+		return odd, f.err
 	}
-	p := recordParser{rec: &in.Record, old: find(before, record)}
+	old := find(before, record)
+	p := recordParser{rec: &in.Record, old: &old.Record}
 	in.Service = service
 	if odd, err = p.parse(record); err != nil || odd {
 		return odd, err
+	}
+	if holds > 0 {
+		if in.Hold, err = parseHold(hold, old.Hold); err != nil {
+			return false, err
+		}
 	}
 	if records == 0 || p.unread || in.Incarnation.Nonce == 0 {
 		return false, errUnread
@@ -111,10 +119,10 @@ func parseInstance(in *eider.Instance, b []byte, service string, before *eider.V
 	return false, nil
 }
 
-// find returns what is known of the instance that an encoded record names; an empty record if nothing is.
-func find(before *eider.View, record []byte) *eider.Record {
+// find returns what is known of the instance that an encoded record names; an empty one if nothing is.
+func find(before *eider.View, record []byte) *eider.Instance {
 	if before == nil {
-		return new(eider.Record)
+		return new(eider.Instance)
 	}
 	var id []byte
 	f := fields{rest: record}
@@ -133,9 +141,9 @@ func find(before *eider.View, record []byte) *eider.Record {
 		return 0
 	})
 	if !found {
-		return new(eider.Record)
+		return new(eider.Instance)
 	}
-	return &before.Instances[at].Record
+	return &before.Instances[at]
 }
 
 // recordParser reads an encoded Record beside the one that was known before.

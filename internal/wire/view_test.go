@@ -3,6 +3,7 @@ package wire
 import (
 	"strings"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,8 +17,9 @@ import (
 // sample is a view with everything that a view can have.
 func sample() *pb.View {
 	v := &pb.View{Service: "orders", Cursor: &pb.Cursor{Run: 1 << 60, Number: 7}, Complete: true, Base: 6}
+	held := map[string]*eider.Hold{"b": {Count: 4, Reason: "disk swap → 7", By: "ops", Since: time.UnixMilli(1_700_000_000_123), Until: time.UnixMilli(1_700_000_600_000)}}
 	for _, id := range []string{"a", "b", "c"} {
-		v.Instances = append(v.Instances, FromInstance(&eider.Instance{Suspicion: eider.Wedged, Record: eider.Record{
+		v.Instances = append(v.Instances, FromInstance(&eider.Instance{Suspicion: eider.Wedged, Hold: held[id], Record: eider.Record{
 			Key: eider.Key{Service: "orders", ID: id}, Incarnation: eider.Incarnation{Number: 3, Nonce: 9}, Attachment: 2, Version: 5,
 			Status: eider.Up, Address: "10.0.0.7:8080", Ports: map[string]uint16{"grpc": 9090}, Zone: "z1",
 			Metadata: map[string]string{"version": "1.2.3", "owner": "payments", "ü": "→"},
@@ -66,6 +68,9 @@ func TestParseViewSharesWhatIsKnown(t *testing.T) {
 	}
 	if unsafe.StringData(was.Address) != unsafe.StringData(is.Address) || unsafe.StringData(was.Zone) != unsafe.StringData(is.Zone) {
 		t.Error("texts that were known are made anew")
+	}
+	if was.Hold != is.Hold || is.Hold == nil {
+		t.Error("a hold that was known is made anew")
 	}
 	is.Metadata["x"] = "y" // shared on purpose; nobody but a test writes to it
 	if was.Metadata["x"] != "y" {
@@ -130,6 +135,7 @@ func FuzzParseView(f *testing.F) {
 	f.Add(append(base, base...))                      // cursor, records and all of it twice
 	f.Add([]byte{0x2a, 2, 0x12, 0})                   // an instance without a record
 	f.Add([]byte{0x2a, 6, 0x0a, 0, 0x0a, 2, 0x12, 0}) // two records
+	f.Add([]byte{0x2a, 6, 0x1a, 0, 0x1a, 2, 8, 3})    // two holds, none of them whole
 	f.Add([]byte("\x0a\x02\xff\xfe"))                 // a name that isn't UTF-8
 	var first View
 	if err := first.Parse(base, func([]byte) *eider.View { return nil }); err != nil {

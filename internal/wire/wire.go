@@ -105,16 +105,17 @@ func ToRecord(m *pb.Record, service string) (eider.Record, error) {
 func FromInstance(in *eider.Instance) *pb.Instance {
 	r := FromRecord(&in.Record)
 	r.Service = ""
-	return &pb.Instance{Record: r, Suspicion: uint32(in.Suspicion & observed)}
+	return &pb.Instance{Record: r, Suspicion: uint32(in.Suspicion & observed), Hold: FromHold(in.Hold)}
 }
 
 // ToInstance reads an instance of a view of the service.
 func ToInstance(m *pb.Instance, service string) (eider.Instance, error) {
 	r, err := ToRecord(m.GetRecord(), service)
-	if err != nil {
+	hold, errHold := ToHold(m.GetHold())
+	if err := errors.Join(err, errHold); err != nil {
 		return eider.Instance{}, err
 	}
-	return eider.Instance{Record: r, Suspicion: eider.Suspicion(m.GetSuspicion()) & observed}, nil
+	return eider.Instance{Record: r, Suspicion: eider.Suspicion(m.GetSuspicion()) & observed, Hold: hold}, nil
 }
 
 // FromGone writes how an instance ended.
@@ -138,7 +139,7 @@ func ToGone(m *pb.Gone) (eider.Gone, error) {
 func FromDepartures(deps []eider.Departure) []*pb.Departure {
 	var out []*pb.Departure
 	for _, d := range deps {
-		out = append(out, &pb.Departure{Id: d.ID, Nonce: d.Incarnation.Nonce})
+		out = append(out, &pb.Departure{Id: d.ID, Nonce: d.Incarnation.Nonce, Hold: d.Hold})
 	}
 	return out
 }
@@ -149,7 +150,7 @@ func ToDepartures(ms []*pb.Departure, service string) []eider.Departure {
 	for _, m := range ms {
 		if m.GetNonce() != 0 {
 			out = append(out, eider.Departure{Key: eider.Key{Service: service, ID: m.GetId()},
-				Incarnation: eider.Incarnation{Nonce: m.GetNonce()}})
+				Incarnation: eider.Incarnation{Nonce: m.GetNonce()}, Hold: m.GetHold()})
 		}
 	}
 	return out

@@ -29,6 +29,46 @@ func drawRecord(t *rapid.T) eider.Record {
 	}
 }
 
+// drawHold makes a hold, or none.
+func drawHold(t *rapid.T) *eider.Hold {
+	at := func(label string) time.Time {
+		if ms := rapid.Int64Range(0, maxTime-1).Draw(t, label); ms > 0 {
+			return time.UnixMilli(ms).UTC()
+		}
+		return time.Time{}
+	}
+	if rapid.Bool().Draw(t, "not held") {
+		return nil
+	}
+	return &eider.Hold{Count: rapid.Uint64Min(1).Draw(t, "count"), Reason: rapid.StringN(0, 20, 40).Draw(t, "reason"),
+		By: rapid.StringN(0, 20, 40).Draw(t, "by"), Since: at("since"), Until: at("until")}
+}
+
+func TestDeparturesComeBackAsTheyWent(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := []eider.Departure{{Key: eider.Key{Service: "orders", ID: "1"},
+			Incarnation: eider.Incarnation{Nonce: rapid.Uint64Min(1).Draw(t, "nonce")}, Hold: rapid.Uint64().Draw(t, "hold")}}
+		m := overTheWire(t, &pb.Ack{LetGo: FromDepartures(want)}, &pb.Ack{})
+		if diff := cmp.Diff(want, ToDepartures(m.LetGo, "orders")); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+// A hold that no node of ours makes is left out with its line, or loses what can't be.
+func TestHoldsOfStrangers(t *testing.T) {
+	if h, err := ToHold(&pb.Hold{Reason: "x"}); err == nil {
+		t.Errorf("a hold without a count was read as %v", h)
+	}
+	h, err := ToHold(&pb.Hold{Count: 1, SinceMs: math.MinInt64, UntilMs: math.MaxInt64})
+	if err != nil || !h.Since.IsZero() || !h.Until.IsZero() {
+		t.Errorf("times that no page can write were read as %v, %v", h, err)
+	}
+	if h, err := ToHold(nil); h != nil || err != nil {
+		t.Errorf("no hold was read as %v, %v", h, err)
+	}
+}
+
 func overTheWire[M proto.Message](t *rapid.T, m, empty M) M {
 	text, err := proto.Marshal(m)
 	if err != nil {
@@ -42,7 +82,7 @@ func overTheWire[M proto.Message](t *rapid.T, m, empty M) M {
 
 func TestInstancesComeBackAsTheyWent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		in := eider.Instance{Record: drawRecord(t), Suspicion: eider.Suspicion(rapid.IntRange(0, 31).Draw(t, "suspicion"))}
+		in := eider.Instance{Record: drawRecord(t), Suspicion: eider.Suspicion(rapid.IntRange(0, 31).Draw(t, "suspicion")), Hold: drawHold(t)}
 		got, err := ToInstance(overTheWire(t, FromInstance(&in), &pb.Instance{}), "orders")
 		if err != nil {
 			t.Fatal(err)

@@ -158,6 +158,7 @@ func (t *Table) announce(e *entry, known bool) {
 	if e.rec.Status == eider.Draining {
 		t.leaving(e)
 	}
+	t.holding(e)
 }
 
 // takeAddress ends whoever held the address of a new registration without a stream: nobody else can

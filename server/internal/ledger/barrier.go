@@ -14,11 +14,12 @@ import (
 // A drain's members are in three runs: open ones, capped ones, and the settled rest, so that the ones a
 // page shows first are at hand among fifty thousand.
 
-// drain is one planned departure, on the node that the instance is attached to (owned) or on another,
+// drain is one planned departure, or the holding of one instance, on the node that the instance is attached to (owned) or on another,
 // which then only reports on its own callers.
 type drain struct {
 	dep     eider.Departure
 	key     departure
+	of      *entry // nil when it is over
 	svc     *service
 	status  eider.Status
 	owned   bool
@@ -52,12 +53,25 @@ type member struct {
 
 func (d *drain) place() *int32 { return &d.slot }
 
-// leaving begins the drain of an instance that is now DRAINING, or takes over one that another node ran.
+// leaving begins the drain of an instance that is now DRAINING. That of its holding is over: callers are asked again,
+// since a hold may be released, and a leave never is.
 func (t *Table) leaving(e *entry) {
-	d := t.drains[departureOf(&e.rec)]
+	if e.hold != nil {
+		t.finish(departureOf(&e.rec).of(e.hold.count), eider.Draining)
+	}
+	t.depart(e, 0)
+}
+
+// depart begins a drain, of a leave or of a hold, or takes over one that another node ran.
+func (t *Table) depart(e *entry, hold uint64) {
+	d := t.drains[departureOf(&e.rec).of(hold)]
 	if d == nil {
-		d = t.openDrain(e)
-		t.tell(eider.EventLeaving, e, callers(d.open)+" to let go")
+		d = t.openDrain(e, hold)
+		if hold == 0 {
+			t.tell(eider.EventLeaving, e, callers(d.open)+" to let go")
+		} else {
+			t.tellHold(eider.EventHeld, e.hold, e, e.hold.about()+callers(d.open)+" to let go")
+		}
 	}
 	switch {
 	case e.owned && !d.owned:
@@ -73,13 +87,15 @@ func (t *Table) leaving(e *entry) {
 	t.reach(d)
 }
 
-func (t *Table) openDrain(e *entry) *drain {
-	key := departureOf(&e.rec)
-	d := &drain{dep: e.rec.Departure(), key: key, svc: e.svc, status: eider.Draining, order: t.begun,
+func (t *Table) openDrain(e *entry, hold uint64) *drain {
+	key := departureOf(&e.rec).of(hold)
+	d := &drain{dep: e.rec.Departure(), key: key, of: e, svc: e.svc, status: e.rec.Status, order: t.begun,
 		since: t.last, from: t.clock, bound: t.cfg.Cap, heard: map[string]uint64{},
 		members: make([]member, 0, len(e.svc.followers)+1), index: make(map[string]int32, len(e.svc.followers)+1)}
+	d.dep.Hold = hold
 	t.begun++
 	t.drains[key] = d
+	t.ofHolds += toInt(hold != 0)
 	e.svc.running = append(e.svc.running, d)
 	if i := slices.IndexFunc(t.finished, func(f *drain) bool { return f.key == key }); i >= 0 {
 		// It was taken for dead in mid-drain and is back: the leave is still the same.
@@ -229,7 +245,7 @@ func (d *drain) due(t *Table) {
 		}
 		detail := m.overdue()
 		t.event(eider.Event{Kind: eider.EventCapped, Service: d.svc.name, ID: d.dep.ID, Incarnation: d.dep.Incarnation,
-			Status: eider.Draining, Caller: m.caller, Detail: detail})
+			Status: d.standing(), Caller: m.caller, Hold: d.dep.Hold, Detail: detail})
 		t.resolve(d, m.caller, eider.Capped) // and another one is at i now
 	}
 	if next >= 0 {
@@ -245,7 +261,7 @@ func (t *Table) reach(d *drain) {
 	d.reached, d.barrier = true, t.clock-d.from
 	t.progress(d)
 	t.event(eider.Event{Kind: eider.EventBarrier, Service: d.svc.name, ID: d.dep.ID, Incarnation: d.dep.Incarnation,
-		Status: eider.Draining, Detail: d.settlement()})
+		Status: d.standing(), Hold: d.dep.Hold, Detail: d.settlement()})
 }
 
 // settlement says in words whom a barrier waited for.
@@ -267,7 +283,15 @@ func callers(n int) string {
 	return fmt.Sprintf("%d callers", n)
 }
 
-// finish ends a drain with its instance. What is kept of it is bounded.
+// standing is the status of its instance, the last one once the drain is over.
+func (d *drain) standing() eider.Status {
+	if d.of != nil {
+		return d.of.rec.Status
+	}
+	return d.status
+}
+
+// finish ends a drain with its instance, or with its hold. What is kept of it is bounded.
 func (t *Table) finish(key departure, status eider.Status) {
 	d := t.drains[key]
 	if d == nil {
@@ -276,7 +300,8 @@ func (t *Table) finish(key departure, status eider.Status) {
 	delete(t.drains, key)
 	d.svc.running = slices.DeleteFunc(d.svc.running, func(other *drain) bool { return other == d })
 	t.alarms.cancel(d)
-	d.status, d.index, d.heard = status, nil, nil
+	t.ofHolds -= toInt(key.hold != 0)
+	d.of, d.status, d.index, d.heard = nil, status, nil, nil
 	d.members = slices.Clone(d.members[:min(len(d.members), eider.MaxMembers)])
 	for i := range d.members {
 		m := &d.members[i]
@@ -293,8 +318,11 @@ func (m *member) connected() bool { return m.away || m.proc != nil && m.proc.str
 
 // snapshot shows a drain as it stands.
 func (d *drain) snapshot() eider.Drain {
-	s := eider.Drain{Departure: d.dep, Since: d.since, Bound: d.bound, Barrier: d.barrier, Reached: d.reached,
-		Status: d.status, Total: d.total, Open: d.open}
+	s := eider.Drain{Departure: d.dep, Kind: eider.LeaveDrain, Since: d.since, Bound: d.bound, Barrier: d.barrier, Reached: d.reached,
+		Status: d.standing(), Over: d.of == nil, Total: d.total, Open: d.open}
+	if d.dep.Hold != 0 {
+		s.Kind = eider.HoldDrain
+	}
 	for i := range d.members[:min(len(d.members), eider.MaxMembers)] {
 		s.Members = append(s.Members, d.members[i].word())
 	}

@@ -21,7 +21,7 @@ func (t *Table) become(e *entry, rec eider.Record, owner string, sess *session) 
 		if wasLive && e.proc != nil && (sess == nil || sess.proc != e.proc) {
 			e.proc.unknown++ // superseded, which says nothing of how its process fares
 		}
-		t.finish(departureOf(&e.rec), eider.Dead)
+		t.finishAll(e, eider.Dead)
 		e.supersede()
 		e.reachable, e.refused, e.doubted = false, false, 0
 		e.secret = Secret{}
@@ -35,6 +35,9 @@ func (t *Table) become(e *entry, rec eider.Record, owner string, sess *session) 
 	}
 	before, home := e.proc, e.home
 	e.rec, e.suspicion, e.lost = rec, doubt, false
+	if e.hold = nil; t.holds[rec.Key].held() {
+		e.hold = t.holds[rec.Key]
+	}
 	e.owned, e.owner, e.proc, e.home = sess != nil, owner, nil, 0
 	if sess != nil {
 		e.refused, e.doubted, e.dialed = false, 0, 0
@@ -54,6 +57,9 @@ func (t *Table) become(e *entry, rec eider.Record, owner string, sess *session) 
 	}
 	t.settle(e)
 	t.note(e)
+	if e.hold != nil {
+		e.hold.look(t, e)
+	}
 	t.ended(before)
 	t.part(before)
 }
@@ -124,9 +130,20 @@ func (t *Table) end(e *entry, status eider.Status, kind eider.EventKind, why str
 	t.changed(e)
 	t.note(e)
 	t.entomb(e, true)
-	t.finish(departureOf(&e.rec), status)
+	t.finishAll(e, status)
+	if e.hold != nil {
+		e.hold.look(t, e)
+	}
 	t.ended(p)
 	t.part(p)
+}
+
+// finishAll ends the drains of an instance that has ended.
+func (t *Table) finishAll(e *entry, status eider.Status) {
+	t.finish(departureOf(&e.rec), status)
+	if e.hold != nil {
+		t.finish(departureOf(&e.rec).of(e.hold.count), status)
+	}
 }
 
 // entomb keeps what is left of a gone instance, which is counted already; the oldest make room.

@@ -45,9 +45,18 @@ func (f *following) due(t *Table) {
 type departure struct {
 	eider.Key
 	nonce uint64
+	hold  uint64 // the count of the hold that it is for; 0: it leaves
 }
 
-func departureOf(r *eider.Record) departure { return departure{r.Key, r.Incarnation.Nonce} }
+func departureOf(r *eider.Record) departure { return departure{Key: r.Key, nonce: r.Incarnation.Nonce} }
+
+func keyOf(d *eider.Departure) departure { return departure{d.Key, d.Incarnation.Nonce, d.Hold} }
+
+// of names the departure for a hold instead.
+func (d departure) of(hold uint64) departure {
+	d.hold = hold
+	return d
+}
 
 // Follow opens a caller's watch stream; observers never get here.
 func (t *Table) Follow(now time.Time, f Follower, p Peer) Effects {
@@ -205,7 +214,7 @@ func (f *following) hasLetGo(key departure) bool {
 }
 
 func (f *following) departure(d *eider.Departure) departure {
-	return departure{eider.Key{Service: f.svc.name, ID: d.ID}, d.Incarnation.Nonce}
+	return departure{eider.Key{Service: f.svc.name, ID: d.ID}, d.Incarnation.Nonce, d.Hold}
 }
 
 // Unsubscribe undoes Subscribe: drains of the service no longer wait for this caller, unless another

@@ -23,6 +23,7 @@ func (c Config) withDefaults() Config {
 	c.MaxInstances = cmp.Or(c.MaxInstances, 200_000)
 	c.MaxServices = cmp.Or(c.MaxServices, 20_000)
 	c.MaxCallers = cmp.Or(c.MaxCallers, 50_000)
+	c.MaxHolds = cmp.Or(c.MaxHolds, 10_000)
 	c.MaxTombstones = cmp.Or(c.MaxTombstones, 200_000)
 	return c
 }

@@ -40,6 +40,8 @@ type Config struct {
 	Networks []netip.Prefix // what may be dialled besides a peer's own source address
 
 	MaxInstances, MaxServices, MaxCallers, MaxTombstones int // 0 means 200,000, 20,000, 50,000 and 200,000
+
+	MaxHolds int // 0 means 10,000; keys that are held, and as many releases kept in mind
 }
 
 // Peer is who is at the other end of a stream.

@@ -42,6 +42,7 @@ type entry struct {
 	secret  Secret // digest of the incarnation's; zero: none is known here
 	doubter string // who had that dial refused
 	witness string // who alone has confirmed that its port refuses, and was not enough; "" nobody
+	hold    *hold  // on its key; nil: none
 
 	owner  string // another node that wrote the record; "" when attached here
 	prev   *entry // in overdue while live, among the tombstones when gone
@@ -57,7 +58,7 @@ func (e *entry) place() *int32 { return &e.slot }
 func (e *entry) live() bool { return e.rec.Status.Live() }
 
 func (e *entry) instance() eider.Instance {
-	return eider.Instance{Record: e.rec, Suspicion: e.suspicion}
+	return eider.Instance{Record: e.rec, Suspicion: e.suspicion, Hold: e.hold.said()}
 }
 
 // held tells whether a second process that claims the key must be refused: as far as this node knows, its
@@ -153,6 +154,7 @@ type service struct {
 	polled    caps      // of its pollers
 	used      bool      // counts towards the limit: has an instance or a caller
 	count     [lines]int
+	held      int // live ones that are held
 }
 
 func (s *service) find(id string) *entry {

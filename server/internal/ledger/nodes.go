@@ -63,10 +63,14 @@ func (t *Table) applied(e *entry, was *eider.Record, known bool) {
 	case status != was.Status && status != eider.Draining:
 		t.tell(eider.EventStatus, e, "")
 	}
-	if status == eider.Draining {
+	switch {
+	case status == eider.Draining:
 		t.leaving(e)
-	} else {
+	case status.Gone():
+		t.finishAll(e, status)
+	default:
 		t.finish(departureOf(&e.rec), status)
+		t.holding(e)
 	}
 }
 
@@ -127,7 +131,7 @@ type Report struct {
 // Members returns this node's report for a drain, false until it has applied the leave: before that it
 // doesn't know who may still join.
 func (t *Table) Members(now time.Time, dep eider.Departure) (Report, bool) {
-	d := t.drains[departure{dep.Key, dep.Incarnation.Nonce}]
+	d := t.drains[keyOf(&dep)]
 	if d == nil {
 		return Report{}, false
 	}
@@ -144,7 +148,7 @@ func (t *Table) Members(now time.Time, dep eider.Departure) (Report, bool) {
 // Report joins another node's callers into a drain that is owned here, by caller id.
 func (t *Table) Report(now time.Time, from string, r Report) Effects {
 	t.begin(now)
-	d := t.drains[departure{r.Departure.Key, r.Departure.Incarnation.Nonce}]
+	d := t.drains[keyOf(&r.Departure)]
 	if d == nil || !d.owned || r.Seq <= d.heard[from] {
 		return t.take()
 	}

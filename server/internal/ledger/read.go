@@ -127,7 +127,7 @@ func (t *Table) Summary(service string) eider.Summary {
 
 func (s *service) summary() eider.Summary {
 	return eider.Summary{Service: s.name, Up: s.count[lineUp], Suspect: s.count[lineSuspect], Starting: s.count[lineStarting],
-		Down: s.count[lineDown], Draining: s.count[lineDraining], Gone: min(len(s.gone), recentGone), Callers: len(s.followers) + min(s.strangers, 1)}
+		Down: s.count[lineDown], Draining: s.count[lineDraining], Held: s.held, Gone: min(len(s.gone), recentGone), Callers: len(s.followers) + min(s.strangers, 1)}
 }
 
 // Behind counts the callers of a service that haven't acknowledged the view of that number yet.
@@ -176,7 +176,7 @@ func (t *Table) caller(f *following) eider.Caller {
 
 // Drain returns the state of a departure; of the finished ones the last 256 are kept.
 func (t *Table) Drain(dep eider.Departure) (eider.Drain, bool) {
-	key := departure{dep.Key, dep.Incarnation.Nonce}
+	key := keyOf(&dep)
 	if d := t.drains[key]; d != nil {
 		return d.snapshot(), true
 	}

@@ -26,12 +26,18 @@ type Table struct {
 	processes map[string]*process
 	addresses map[string]*entry // the latest at each, others linked behind it
 	drains    map[departure]*drain
+	holds     map[eider.Key]*hold
 	finished  []*drain // the latest last
 	begun     uint64   // drains, ever
 	reports   uint64   // made of drains, ever
 	callers   int      // processes that follow something
 	pollers   int      // of those, the ones that poll
 	polled    caps     // of all of them
+	held      int      // keys
+	freed     []*hold  // released, the latest last
+	counted   uint64   // the highest count of a hold or a release that is known
+	counting  bool     // this run has given one
+	ofHolds   int      // of the running drains
 	used      int      // services with an instance or a caller
 	waits     moment   // some caller was told to come back by then
 	peers     []peer
@@ -65,7 +71,7 @@ func New(cfg Config, now time.Time) *Table {
 	t := &Table{
 		cfg: cfg, last: now, node: scope{floor: 2},
 		services: map[string]*service{}, sessions: map[Session]*session{}, followers: map[Follower]*follower{},
-		processes: map[string]*process{}, addresses: map[string]*entry{}, drains: map[departure]*drain{},
+		processes: map[string]*process{}, addresses: map[string]*entry{}, drains: map[departure]*drain{}, holds: map[eider.Key]*hold{},
 		groups: map[groupKey]*group{}, words: words{}, rounds: newRounds(cfg.SuspectAfter),
 	}
 	if !cfg.Fresh {
@@ -83,13 +89,14 @@ type Counts struct {
 	Sessions   int // attach streams
 	Followers  int // watch streams of callers
 	Suspects   int // live and doubted
-	Draining   int // running drains
+	Draining   int // running drains of who leaves
+	Holds      int // keys that are held
 }
 
 // Counts tells the table's sizes.
 func (t *Table) Counts() Counts {
 	return Counts{Services: len(t.services), Instances: t.live, Callers: t.callers, Tombstones: t.tombs.length,
-		Sessions: len(t.sessions), Followers: len(t.followers), Suspects: t.suspects, Draining: len(t.drains)}
+		Sessions: len(t.sessions), Followers: len(t.followers), Suspects: t.suspects, Draining: len(t.drains) - t.ofHolds, Holds: t.held}
 }
 
 // event tells that something happened.

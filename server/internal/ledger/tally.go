@@ -31,12 +31,13 @@ type tally struct {
 	line     line
 	standing standing
 	doubted  bool
+	held     bool
 	expected bool // should beat here, and isn't leaving: a planned leave lowers the expectation at once (R2)
 	silent   bool // is expected to, and doesn't
 }
 
 func (e *entry) tally() tally {
-	c := tally{doubted: e.live() && e.suspicion != 0}
+	c := tally{doubted: e.live() && e.suspicion != 0, held: e.live() && e.hold != nil}
 	switch e.rec.Status {
 	case eider.Starting:
 		c.line = lineStarting
@@ -82,6 +83,7 @@ func (t *Table) recount(e *entry, c tally) {
 		t.line(e.svc, was.line, -1)
 		t.line(e.svc, c.line, +1)
 	}
+	e.svc.held += toInt(c.held) - toInt(was.held)
 	t.suspects += toInt(c.doubted) - toInt(was.doubted)
 	expected, silent := toInt(c.expected)-toInt(was.expected), toInt(c.silent)-toInt(was.silent)
 	if expected != 0 || silent != 0 {
