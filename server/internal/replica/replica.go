@@ -71,6 +71,18 @@ type Poll struct {
 // MaxPoll bounds the timers of a caller that polls.
 const MaxPoll = 10 * time.Minute
 
+// Holder is a Registry that lets operators hold instances: a held one isn't picked, and its process is untouched.
+// A front asks for it by a type assertion.
+type Holder interface {
+	// Hold holds the instance of a key, or holds it anew. Count and Since are the registry's to give; what is in
+	// force then is returned. Errors: Invalid, NotFound, Limited, Unavailable.
+	Hold(key eider.Key, h eider.Hold) (eider.Hold, error)
+	// Release ends a hold; by is who did, "" if that isn't known. NotFound if the key isn't held.
+	Release(key eider.Key, by string) error
+	// Holds returns the keys that are held, ordered by service and id, whether or not somebody of them is listed.
+	Holds() []eider.Held
+}
+
 // Peer is who is at the other end of a stream.
 type Peer struct {
 	Caller   string     // the process' name, which joins its two streams; chosen by itself

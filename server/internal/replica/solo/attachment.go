@@ -214,10 +214,10 @@ func (a *attachment) queue(o *owned) {
 	a.signal()
 }
 
-// progress notes that a drain has moved on, under the lock.
+// progress notes that a drain has moved on, under the lock. An instance isn't told of its being held: it stays.
 func (r *Registry) progress(d eider.Departure, urgent bool) {
 	s := r.services.known[d.Service]
-	if s == nil {
+	if s == nil || d.Hold != 0 {
 		return
 	}
 	if o := s.owned[d.ID]; o != nil && o.departure.Incarnation.Is(d.Incarnation) {

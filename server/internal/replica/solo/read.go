@@ -22,7 +22,7 @@ func (r *Registry) Node() eider.Node {
 	r.look(func(now time.Time, t *ledger.Table) {
 		counts := t.Counts()
 		n.Since, n.Ready, n.Complete, n.Void = r.since, r.phase == running, r.complete, t.Void()
-		n.Services, n.Instances, n.Callers = counts.Services, counts.Instances, counts.Callers
+		n.Services, n.Instances, n.Callers, n.Holds = counts.Services, counts.Instances, counts.Callers, counts.Holds
 		n.Bound = t.Bound("")
 		if r.memory.failing != nil {
 			n.Void = append(n.Void, r.memory.sentence())

@@ -82,6 +82,7 @@ var (
 	_ replica.Registry  = (*Registry)(nil)
 	_ replica.Postponer = (*Registry)(nil)
 	_ replica.Auditor   = (*Registry)(nil)
+	_ replica.Holder    = (*Registry)(nil)
 )
 
 // New returns a node; it starts nothing.
@@ -263,7 +264,7 @@ func (r *Registry) apply(now time.Time, e ledger.Effects) {
 		r.progress(d, false)
 	}
 	for _, event := range e.Events {
-		if event.Kind == eider.EventBarrier {
+		if event.Kind == eider.EventBarrier && event.Hold == 0 {
 			r.progress(eider.Departure{Key: eider.Key{Service: event.Service, ID: event.ID}, Incarnation: event.Incarnation}, true)
 		}
 	}
@@ -327,7 +328,7 @@ func (r *Registry) log(ctx context.Context, told uint64) uint64 {
 		told = e.Seq
 		level := slog.LevelDebug
 		switch e.Kind {
-		case eider.EventPreserving, eider.EventPreserved, eider.EventDegraded, eider.EventMassRefusal, eider.EventPaused, eider.EventNotKept:
+		case eider.EventPreserving, eider.EventPreserved, eider.EventDegraded, eider.EventMassRefusal, eider.EventPaused, eider.EventNotKept, eider.EventHeldGone:
 			level = slog.LevelWarn
 		case eider.EventRestored, eider.EventKept:
 			level = slog.LevelInfo
