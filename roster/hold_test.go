@@ -136,22 +136,7 @@ func TestNoPickStartsBetweenHoldAndRelease(t *testing.T) {
 	var book ledger
 	src := newFake()
 	acked := make(chan uint64, 1)
-	var last uint64
-	src.onAck = func(w word) {
-		for _, d := range w.letGo {
-			if d.Hold == 0 {
-				t.Errorf("let go of for a leave: %v", d)
-			}
-			if n := book.held.Load(); n != 0 {
-				t.Errorf("hold %d is acknowledged while %d picks are held", d.Hold, n)
-			}
-			if d.Hold > last {
-				last = d.Hold
-				book.let.Store(true)
-				acked <- d.Hold
-			}
-		}
-	}
+	src.onAck = book.heldBy(t, acked)
 	r := Config{}.follow("orders", "", func() (source, error) { return src, nil })
 	defer r.Close()
 	r.View()
@@ -195,4 +180,24 @@ func TestNoPickStartsBetweenHoldAndRelease(t *testing.T) {
 	}
 	stop.Store(true)
 	pickers.Wait()
+}
+
+// heldBy takes acknowledgements of holds of x: no pick of it may be held then.
+func (b *ledger) heldBy(t *testing.T, acked chan<- uint64) func(word) {
+	var last uint64
+	return func(w word) {
+		for _, d := range w.letGo {
+			if d.Hold == 0 {
+				t.Errorf("let go of for a leave: %v", d)
+			}
+			if n := b.held.Load(); n != 0 {
+				t.Errorf("hold %d is acknowledged while %d picks are held", d.Hold, n)
+			}
+			if d.Hold > last {
+				last = d.Hold
+				b.let.Store(true)
+				acked <- d.Hold
+			}
+		}
+	}
 }

@@ -109,6 +109,8 @@ func Both(reg replica.Reader, cfg Config) Console {
 		{"/v1/services/{service}", "one service: its instances, and who of them ended lately: ?limit= &after= &wait= (with If-None-Match); a caller that polls says so: &caller= &every= &cache=", reader, c.view},
 		{"/v1/callers", "who calls, and how far behind they are: ?service= &limit= &after=", reader, c.callers},
 		{"/v1/drains", "planned departures, running and past: ?service= &limit=", reader, c.drains},
+		{"/v1/holds", "who is held: ?limit= &after=; POST {service, id, for, reason} holds an instance", reader, c.holds},
+		{"/v1/holds/{service}/{id}", "one hold; DELETE releases it", reader, c.hold},
 		{"/v1/events", "what happened, in order; a stream with Accept: text/event-stream: ?service= &after= &last= &limit=", reader, c.events},
 		{"/v1/sd", "instances that are UP, for Prometheus' http_sd_configs: ?service= &port=", reader, c.discovery},
 		{"/healthz", "200 while this process answers", anybody, c.healthz},
@@ -154,7 +156,7 @@ func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case reason != "":
 		c.metrics.refuse(reason)
 		fail(w, http.StatusForbidden, eider.Invalid, sentence)
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+	case !methodOf(r):
 		c.metrics.refuse("method")
 		h.Set("Allow", "GET, HEAD")
 		fail(w, http.StatusMethodNotAllowed, eider.Invalid, fmt.Sprintf("%.20q is not for this port: here one only reads, with GET; instances register over gRPC", r.Method))
@@ -166,6 +168,19 @@ func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		c.mux.ServeHTTP(w, r)
 	}
+}
+
+// methodOf tells whether a method is one of its path. Nearly everything is only read.
+func methodOf(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		return true
+	case http.MethodPost:
+		return r.URL.Path == "/v1/holds"
+	case http.MethodDelete:
+		return strings.HasPrefix(r.URL.Path, "/v1/holds/")
+	}
+	return false
 }
 
 func clean(p string) bool {

@@ -50,11 +50,11 @@ func scene() *stage.Registry {
 	reg.SetView(&eider.View{Service: "pay", Cursor: eider.Cursor{Run: run, Number: 1}, Complete: true,
 		Instances: []eider.Instance{instance("pay", "a", eider.Starting, 0)}})
 	reg.SetDrains(
-		eider.Drain{Departure: eider.Departure{Key: eider.Key{Service: "orders", ID: "2"}, Incarnation: nonce(2)}, Since: now.Add(-2 * time.Second),
+		eider.Drain{Departure: eider.Departure{Key: eider.Key{Service: "orders", ID: "2"}, Incarnation: nonce(2)}, Kind: eider.LeaveDrain, Since: now.Add(-2 * time.Second),
 			Bound: 8 * time.Second, Status: eider.Draining, Total: 2, Open: 1, Members: []eider.Member{
 				{Caller: "web@11aa22", Kind: eider.Native, State: eider.Waiting, Cap: 8 * time.Second},
 				{Caller: "checkout@b2f19c", Kind: eider.Native, State: eider.LetGo, Stream: true, Cap: 8 * time.Second, Settled: 4 * time.Millisecond}}},
-		eider.Drain{Departure: eider.Departure{Key: eider.Key{Service: "orders", ID: "0"}, Incarnation: nonce(9)}, Since: now.Add(-time.Minute),
+		eider.Drain{Departure: eider.Departure{Key: eider.Key{Service: "orders", ID: "0"}, Incarnation: nonce(9)}, Kind: eider.LeaveDrain, Since: now.Add(-time.Minute),
 			Bound: 8 * time.Second, Barrier: 12 * time.Millisecond, Reached: true, Status: eider.Left, Total: 1, Members: []eider.Member{
 				{Caller: "checkout@b2f19c", Kind: eider.Native, State: eider.LetGo, Stream: true, Cap: 8 * time.Second, Settled: 12 * time.Millisecond}}},
 	)

@@ -30,7 +30,8 @@ const unread = "unread"
 var kinds = []eider.EventKind{eider.EventRegistered, eider.EventReattached, eider.EventStatus, eider.EventLeaving, eider.EventBarrier,
 	eider.EventCapped, eider.EventLeft, eider.EventDead, eider.EventLapsed, eider.EventSuspect, eider.EventCured, eider.EventTrial, eider.EventStreamEnded,
 	eider.EventPreserving, eider.EventPreserved, eider.EventDegraded, eider.EventMassRefusal, eider.EventPaused, eider.EventRestored,
-	eider.EventNotKept, eider.EventKept, eider.EventCallerJoined, eider.EventCallerLeft, eider.EventRefused, unread}
+	eider.EventNotKept, eider.EventKept, eider.EventCallerJoined, eider.EventCallerLeft, eider.EventRefused, eider.EventHeld,
+	eider.EventReleased, eider.EventHoldEnded, eider.EventHeldGone, unread}
 
 // How a pause ended.
 const (
@@ -108,7 +109,7 @@ func (h *history) catchUp() {
 		}
 		h.seq = e.Seq
 		h.counts[string(e.Kind)]++
-		if e.Kind == eider.EventBarrier {
+		if e.Kind == eider.EventBarrier && e.Hold == 0 { // who is held pauses nothing
 			h.pause(e, drains)
 		}
 	}
@@ -117,7 +118,7 @@ func (h *history) catchUp() {
 // pause observes the pause that an event ended; nothing if the drain is no longer kept.
 func (h *history) pause(e *eider.Event, drains []eider.Drain) {
 	i := slices.IndexFunc(drains, func(d eider.Drain) bool {
-		return d.Service == e.Service && d.ID == e.ID && d.Incarnation.Is(e.Incarnation)
+		return d.Service == e.Service && d.ID == e.ID && d.Incarnation.Is(e.Incarnation) && d.Hold == 0
 	})
 	if i < 0 || !drains[i].Reached {
 		return

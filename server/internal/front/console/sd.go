@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -81,6 +82,9 @@ func targets(v *eider.View, port string) []target {
 		}
 		if in.Suspicion != 0 {
 			labels["__meta_eider_suspicion"] = in.Suspicion.String()
+		}
+		if in.Hold != nil { // it serves on, and is worth a look more than the others
+			labels["__meta_eider_hold"] = cmp.Or(in.Hold.Reason, "held")
 		}
 		for name, number := range in.Ports {
 			labels["__meta_eider_port_"+labelName(name)] = fmt.Sprint(number)

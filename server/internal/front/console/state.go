@@ -22,6 +22,7 @@ type state struct {
 	info, start, ready, complete, void, bound  *prometheus.Desc
 	services, instances, callers, changes      *prometheus.Desc
 	behind, disconnected, drains, drainWaiting *prometheus.Desc
+	holds, held, holdWaiting                   *prometheus.Desc
 
 	mu       sync.Mutex
 	labelled map[string]bool // keeps its label until the node forgets it, or counters would jump
@@ -46,13 +47,16 @@ func newState(reg replica.Reader) *state {
 		disconnected: desc("callers_disconnected", "Native callers without a stream to the node, remembered for drains."),
 		drains:       desc("drains", "Running drains by stage: waiting for callers, finishing what is in flight.", "stage"),
 		drainWaiting: desc("drain_waiting_callers", "Callers that running drains wait for."),
+		holds:        desc("holds", "Keys that an operator holds, also those of which nobody is listed."),
+		held:         desc("instances_held", "Listed instances that an operator holds, whatever their state, by service.", "service"),
+		holdWaiting:  desc("hold_waiting_callers", "Callers that haven't let go of a held instance yet."),
 	}
 }
 
 // Describe implements [prometheus.Collector].
 func (s *state) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{s.info, s.start, s.ready, s.complete, s.void, s.bound, s.services, s.instances,
-		s.callers, s.changes, s.behind, s.disconnected, s.drains, s.drainWaiting} {
+		s.callers, s.changes, s.behind, s.disconnected, s.drains, s.drainWaiting, s.holds, s.held, s.holdWaiting} {
 		ch <- d
 	}
 }
@@ -71,6 +75,7 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	gauge(s.complete, truth(node.Complete))
 	gauge(s.void, float64(len(node.Void)))
 	gauge(s.bound, node.Bound.Seconds())
+	gauge(s.holds, float64(node.Holds))
 
 	all := s.reg.Services()
 	gauge(s.services, float64(len(all)))
@@ -80,17 +85,22 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 		gauge(s.instances, float64(one.Starting), one.Service, "starting")
 		gauge(s.instances, float64(one.Down), one.Service, "down")
 		gauge(s.instances, float64(one.Draining), one.Service, "draining")
+		gauge(s.held, float64(one.Held), one.Service)
 		gauge(s.callers, float64(one.Callers), one.Service)
 		gauge(s.behind, float64(one.Behind), one.Service)
 		ch <- prometheus.MustNewConstMetric(s.changes, prometheus.CounterValue, float64(one.Cursor.Number), one.Service)
 	}
 
-	var disconnected, waiting, finishing, open float64
+	var disconnected, waiting, finishing, open, holding float64
 	for _, caller := range s.reg.Callers("") {
 		disconnected += truth(!caller.Stream && caller.Kind == eider.Native)
 	}
 	for _, d := range s.reg.Drains("") {
-		if d.Status.Gone() {
+		if d.Over {
+			continue
+		}
+		if d.Kind == eider.HoldDrain {
+			holding += float64(d.Open)
 			continue
 		}
 		waiting += truth(!d.Reached)
@@ -101,6 +111,7 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	gauge(s.drains, waiting, "waiting")
 	gauge(s.drains, finishing, "finishing")
 	gauge(s.drainWaiting, open)
+	gauge(s.holdWaiting, holding)
 }
 
 // fold returns the services that have a label of their own, and the sum of the others as one more. Who
@@ -126,6 +137,7 @@ func (s *state) fold(all []eider.Summary) []eider.Summary {
 			other.Starting += one.Starting
 			other.Down += one.Down
 			other.Draining += one.Draining
+			other.Held += one.Held
 			other.Callers += one.Callers
 			other.Behind += one.Behind
 			other.Cursor.Number += one.Cursor.Number

@@ -48,6 +48,9 @@ func (r *Registry) SetView(v *eider.View) {
 	r.views[v.Service] = v
 	sum := eider.Summary{Service: v.Service, Cursor: v.Cursor, Gone: len(v.Gone)}
 	for i := range v.Instances {
+		if v.Instances[i].Hold != nil {
+			sum.Held++
+		}
 		switch in := &v.Instances[i]; in.Status {
 		case eider.Up:
 			if in.Suspicion != 0 {
