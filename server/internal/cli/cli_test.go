@@ -183,8 +183,8 @@ func instance(id string, status eider.Status, doubt eider.Suspicion) eider.Insta
 }
 
 func drain(id string, began time.Duration, status eider.Status, members ...eider.Member) eider.Drain {
-	d := eider.Drain{Departure: eider.Departure{Key: eider.Key{Service: "orders", ID: id}, Incarnation: nonce(uint64(id[0]))},
-		Since: time.Now().Add(-began), Bound: 8 * time.Second, Reached: true, Status: status, Total: len(members), Members: members}
+	d := eider.Drain{Departure: eider.Departure{Key: eider.Key{Service: "orders", ID: id}, Incarnation: nonce(uint64(id[0]))}, Kind: eider.LeaveDrain,
+		Since: time.Now().Add(-began), Bound: 8 * time.Second, Reached: true, Status: status, Over: status.Gone(), Total: len(members), Members: members}
 	for _, m := range members {
 		if !m.State.Settled() {
 			d.Reached = false

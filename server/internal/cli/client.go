@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -88,14 +89,32 @@ func parseBase(text string, secured *tls.Config) (*url.URL, error) {
 	return &url.URL{Scheme: u.Scheme, Host: u.Host}, nil
 }
 
-// question is one GET.
+// question is one request: a GET, unless it says otherwise.
 type question struct {
-	path  string
-	query url.Values
-	tag   string        // If-None-Match
-	wait  time.Duration // how much longer than usual the answer may take
-	id    string        // Last-Event-ID
-	sse   bool
+	method string // "" means GET; others change something, and are sent as JSON
+	body   any    // nil: none
+	path   string
+	query  url.Values
+	tag    string        // If-None-Match
+	wait   time.Duration // how much longer than usual the answer may take
+	id     string        // Last-Event-ID
+	sse    bool
+}
+
+// request makes the request that asks it.
+func (q *question) request(ctx context.Context, u string) (*http.Request, error) {
+	var text []byte
+	if q.body != nil {
+		var err error
+		if text, err = json.Marshal(q.body); err != nil {
+			return nil, err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, cmp.Or(q.method, http.MethodGet), u, bytes.NewReader(text))
+	if err == nil && q.method != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return req, err
 }
 
 // ask sends the question and returns the answer if it is 200 or 304. What it takes to reach a registry,
@@ -104,7 +123,7 @@ func (c *client) ask(ctx context.Context, q question) (*http.Response, error) {
 	u := *c.base
 	u.Path, u.RawQuery = q.path, q.query.Encode()
 	ctx, cancel := context.WithCancelCause(ctx)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	req, err := q.request(ctx, u.String())
 	if err != nil {
 		cancel(nil)
 		return nil, usage("%w", err)

@@ -24,12 +24,13 @@ func (a *app) drainsCommand() *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use:   "drains [SERVICE]",
-		Short: "List planned departures: how long each paused, and what ended the pause",
-		Long: `List planned departures, the newest first: the running ones, and the last 256.
+		Short: "List planned departures and holds: how long each paused, and what ended the pause",
+		Long: `List planned departures and holds, the newest first: the running ones, and the last 256.
 
 PAUSE is the lame-duck pause: from the leave until every caller had let go of the
 instance or was covered by a cap, whose owner is then named. A running one says whom it
-waits for, and how long at most, or that it only finishes what is in flight.
+waits for, and how long at most, or that it only finishes what is in flight. An instance
+that is held pauses nothing: PAUSE is then how long its callers took to let go of it.
 
 With --watch the table is drawn anew as drains begin, go on and end.`,
 		Example: `  eider drains
@@ -99,7 +100,7 @@ func (a *app) redrawDrains(ctx context.Context, c *client, service string, strea
 		}
 		breathe(ctx)
 		var tick <-chan time.Time
-		if slices.ContainsFunc(list.Drains, func(d eider.Drain) bool { return !d.Status.Gone() }) {
+		if slices.ContainsFunc(list.Drains, func(d eider.Drain) bool { return !d.Over && !(d.Kind == eider.HoldDrain && d.Reached) }) {
 			tick = time.After(500*time.Millisecond - frameGap)
 		}
 		select {
@@ -120,26 +121,38 @@ func drawDrains(t *table, list drainList, service string) {
 		if service != "" {
 			whose = " of " + service
 		}
-		t.say(fmt.Sprintf("No instance%s has left as planned since this node started.", whose))
+		t.say(fmt.Sprintf("No instance%s has left as planned, or was held, since this node started.", whose))
 		return
 	}
 	t.row("INSTANCE", "STATUS", "BEGAN", "PAUSE", "CALLERS", "ENDED BY")
 	for i := range list.Drains {
 		d := &list.Drains[i]
-		t.row(d.Key.String(), statusCell(d.Status, 0), age(list.Now.Sub(d.Since))+" ago", pauseOf(d, list.Now), fmt.Sprint(d.Total), endedBy(d))
+		t.row(d.Key.String(), standing(d), age(list.Now.Sub(d.Since))+" ago", pauseOf(d, list.Now), fmt.Sprint(d.Total), endedBy(d))
 	}
 	if list.LeftOut > 0 {
 		t.say(fmt.Sprintf("and %d older ones; --json has as many", list.LeftOut))
 	}
 }
 
+// standing is the status of the instance, and whether it is held: then it stays what it is.
+func standing(d *eider.Drain) cell {
+	c := statusCell(d.Status, 0)
+	if d.Kind == eider.HoldDrain {
+		c.text, c.hue = c.text+" held", warn
+		if d.Over {
+			c.hue = dim
+		}
+	}
+	return c
+}
+
 func pauseOf(d *eider.Drain, now time.Time) string {
 	switch {
-	case d.Reached && d.Total == 0 && !d.Status.Gone():
+	case d.Reached && d.Total == 0 && !d.Over:
 		return "" // there was none
 	case d.Reached:
 		return span(d.Barrier)
-	case d.Status.Gone():
+	case d.Over:
 		return ""
 	}
 	return fmt.Sprintf("%s of ≤ %s", span(max(now.Sub(d.Since), 0).Round(10*time.Millisecond)), span(d.Bound))
@@ -150,12 +163,15 @@ const maxNamed = 3
 
 // endedBy says what ended the pause, or what it waits for.
 func endedBy(d *eider.Drain) cell {
+	held := d.Kind == eider.HoldDrain
 	switch {
-	case !d.Reached && d.Status.Gone():
+	case held && !d.Reached && d.Over:
+		return cell{"the end of its hold, before every caller had let go", dim}
+	case !d.Reached && d.Over:
 		return cell{"its own end, before every caller had let go", bad}
 	case !d.Reached:
 		return cell{fmt.Sprintf("waits for %d of %d: %s", d.Open, d.Total, named(d, d.Open, func(m *eider.Member) bool { return !m.State.Settled() }, (*eider.Member).String)), moves}
-	case !d.Status.Gone():
+	case !d.Over && !held:
 		return cell{"pause over; finishing what is in flight", moves}
 	case d.Total == 0:
 		return cell{"nobody to wait for", good}

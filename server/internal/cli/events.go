@@ -116,13 +116,14 @@ func (a *app) drawEvent(t *table, e *eider.Event) {
 // hueOf colours what a reader looks for.
 func hueOf(kind eider.EventKind) string {
 	switch kind {
-	case eider.EventRegistered, eider.EventCured, eider.EventBarrier, eider.EventPreserved, eider.EventKept:
+	case eider.EventReleased, eider.EventRegistered, eider.EventCured, eider.EventBarrier, eider.EventPreserved, eider.EventKept:
 		return good
 	case eider.EventLeaving, eider.EventStatus, eider.EventReattached, eider.EventTrial, eider.EventRestored:
 		return moves
 	case eider.EventLeft, eider.EventCallerJoined, eider.EventCallerLeft:
 		return dim
-	case eider.EventSuspect, eider.EventCapped, eider.EventStreamEnded, eider.EventPaused, eider.EventPreserving:
+	case eider.EventSuspect, eider.EventCapped, eider.EventStreamEnded, eider.EventPaused, eider.EventPreserving,
+		eider.EventHeld, eider.EventHoldEnded, eider.EventHeldGone:
 		return warn
 	}
 	return bad

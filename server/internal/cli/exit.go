@@ -30,7 +30,7 @@ var exitCodes = []struct {
 	{exitFailure, "it was tried and failed"},
 	{exitUsage, "the command line or the settings are wrong"},
 	{exitUnreachable, "no registry answers"},
-	{exitNotFound, "the registry answers that there is no such service"},
+	{exitNotFound, "the registry answers that there is no such service or instance"},
 	{exitLater, "the registry answers that it can't serve this now: a limit is reached, or it isn't ready"},
 	{exitDenied, "the registry answers that this isn't allowed: no token or certificate was shown, or one without the role"},
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -29,9 +30,10 @@ func (a *app) instancesCommand() *cobra.Command {
 		Short: "List the instances of a service",
 		Long: `List the instances of a service: who can be called, who is leaving, who is doubted and why.
 
-Callers pick among those that are UP and not doubted. A doubt is the registry's opinion
-and ends by itself once its cause is cured: "beats missed" by the next beat, "stream
-ended" when the process attaches again, "wedged" by the next answer that it completes.
+Callers pick among those that are UP, not doubted and not held. A doubt is the registry's
+opinion and ends by itself once its cause is cured: "beats missed" by the next beat,
+"stream ended" when the process attaches again, "wedged" by the next answer that it
+completes. A hold is an operator's, and ends when it is released.
 
 With --watch the table is drawn anew at every change, in place on a terminal; with
 --json each change is one line. The registry says when something changes: watching
@@ -169,11 +171,11 @@ func drawInstances(t *table, v *viewAnswer, gone bool) {
 	if len(v.Instances) == 0 {
 		t.say(fmt.Sprintf("Nobody serves %s now.", v.Service))
 	} else {
-		t.row("ID", "STATUS", "ADDRESS", "ZONE", "PORTS", "INCARNATION", "DOUBTS")
+		t.row("ID", "STATUS", "ADDRESS", "ZONE", "PORTS", "INCARNATION", "DOUBTS", "HELD")
 	}
 	for i := range v.Instances {
 		in := &v.Instances[i]
-		t.row(in.ID, statusCell(in.Status, in.Suspicion), in.Address, in.Zone, ports(in.Ports), in.Incarnation.String(), cell{in.Suspicion.String(), warn})
+		t.row(in.ID, statusCell(in.Status, in.Suspicion), in.Address, in.Zone, ports(in.Ports), in.Incarnation.String(), cell{in.Suspicion.String(), warn}, cell{heldCell(in.Hold), warn})
 	}
 	if gone {
 		drawGone(t, v)
@@ -181,6 +183,18 @@ func drawInstances(t *table, v *viewAnswer, gone bool) {
 		t.say(fmt.Sprintf("%s ended lately: --gone lists them.", count(n, "instance")))
 	}
 	notes(t, v.Complete, nil)
+}
+
+// heldCell says why somebody is held, and until when.
+func heldCell(h *eider.Hold) string {
+	if h == nil {
+		return ""
+	}
+	text := cmp.Or(h.Reason, "held")
+	if !h.Until.IsZero() {
+		text += ", until " + moment(h.Until)
+	}
+	return text
 }
 
 func drawGone(t *table, v *viewAnswer) {

@@ -96,7 +96,8 @@ And look closer:
   eider instances orders -w    who serves orders, redrawn as it changes
   eider callers orders         who calls orders, and how far behind they are
   eider drains -w              who is leaving, and whom that waits for
-  eider events -f              what happens, as it happens`
+  eider events -f              what happens, as it happens
+  eider hold orders/1          have callers leave one alone, until eider release orders/1`
 
 func (a *app) root() *cobra.Command {
 	version := false
@@ -126,7 +127,8 @@ func (a *app) root() *cobra.Command {
 	flags.BoolVar(&a.json, "json", false, "short for --output json")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)) // it fails for an unknown flag only
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "ask", Title: "Ask a registry:"}, &cobra.Group{ID: "access", Title: "Say who may:"})
-	for _, cmd := range []*cobra.Command{a.servicesCommand(), a.instancesCommand(), a.callersCommand(), a.drainsCommand(), a.eventsCommand()} {
+	for _, cmd := range []*cobra.Command{a.servicesCommand(), a.instancesCommand(), a.callersCommand(), a.drainsCommand(), a.eventsCommand(),
+		a.holdCommand(), a.releaseCommand()} {
 		cmd.GroupID = "ask"
 		a.proofFlags(cmd)
 		cmd.Flags().StringVar(&a.http, "http", "", "`ADDRESS` of the registry's HTTP port, host:port or URL (default $EIDER_HTTP, else 127.0.0.1:8761)")

@@ -70,7 +70,7 @@ func drawServices(t *table, all serviceList) {
 	if len(all.Services) == 0 {
 		t.say("No service is registered here, and none was lately. A program registers itself with drain.Serve; `eider events -f` shows it happen.")
 	} else {
-		t.row("SERVICE", "UP", "SUSPECT", "STARTING", "DOWN", "DRAINING", "CALLERS", "BEHIND")
+		t.row("SERVICE", "UP", "SUSPECT", "STARTING", "DOWN", "DRAINING", "HELD", "CALLERS", "BEHIND")
 	}
 	var ended []string
 	for _, s := range all.Services {
@@ -81,7 +81,7 @@ func drawServices(t *table, all serviceList) {
 		if s.Up == 0 {
 			up.hue = bad
 		}
-		t.row(s.Service, up, number(s.Suspect, warn), number(s.Starting, moves), number(s.Down, bad), number(s.Draining, moves), number(s.Callers, ""), number(s.Behind, warn))
+		t.row(s.Service, up, number(s.Suspect, warn), number(s.Starting, moves), number(s.Down, bad), number(s.Draining, moves), number(s.Held, warn), number(s.Callers, ""), number(s.Behind, warn))
 	}
 	if n := len(ended); n > 0 {
 		more := ""

@@ -125,6 +125,11 @@ func (t *Table) Release(now time.Time, key eider.Key, by string) (Effects, error
 // a release with one count the hold. It is commutative, associative and idempotent.
 func (t *Table) ApplyHold(now time.Time, m Mark) Effects {
 	t.begin(now)
+	t.applyHold(now, m)
+	return t.take()
+}
+
+func (t *Table) applyHold(now time.Time, m Mark) {
 	h := t.holds[m.Key]
 	switch {
 	case m.Key.Service == "" || m.Key.ID == "" || m.Count == 0 || m.Hold != nil && m.Hold.Count != m.Count:
@@ -135,7 +140,6 @@ func (t *Table) ApplyHold(now time.Time, m Mark) Effects {
 		}
 		t.mark(now, m, kind, "")
 	}
-	return t.take()
 }
 
 // after tells whether a mark replaces what is known of its key. Two holds with one count were given by two nodes at
@@ -177,6 +181,7 @@ func (t *Table) mark(now time.Time, m Mark, kind eider.EventKind, why string) {
 	}
 	t.bind(e)
 	h.look(t, e)
+	t.noteHold(h)
 	if e == nil || !e.live() {
 		if h.word != nil {
 			why = h.about() + "nobody of that name is listed now"
@@ -228,6 +233,7 @@ func (t *Table) free(h *hold) {
 func (t *Table) forgetHold(h *hold) {
 	t.alarms.cancel(h)
 	delete(t.holds, h.key)
+	t.noteHold(h)
 	t.freed = slices.DeleteFunc(t.freed, func(other *hold) bool { return other == h })
 }
 
@@ -261,14 +267,17 @@ func (h *hold) about() string {
 
 // look finds out whether somebody of the key is listed, and when there is something to do.
 func (h *hold) look(t *Table, e *entry) {
-	listed := e != nil && e.live()
-	switch {
-	case listed:
+	switch listed := e != nil && e.live(); {
+	case listed && h.alone:
 		h.alone, h.gone = false, time.Time{}
+		t.noteHold(h)
+	case listed:
+		h.gone = time.Time{}
 	case !h.alone:
 		h.alone = true
 		if h.gone.IsZero() {
 			h.gone = t.last
+			t.noteHold(h)
 		}
 		h.warn = t.clock + max(heldGone-t.last.Sub(h.gone), 0)
 	}
@@ -320,12 +329,12 @@ func (t *Table) Holds() []eider.Held {
 	return out
 }
 
-// Marks returns all that is known of holds and releases, ordered by service and id: what is kept on a disk, and
-// what a node sends to another.
+// Marks returns all that is known of holds and releases, ordered by service and id: what a node sends to another.
 func (t *Table) Marks() []Mark {
 	out := make([]Mark, 0, len(t.holds))
-	for key, h := range t.holds {
-		out = append(out, Mark{Key: key, Count: h.count, Hold: h.word, Gone: h.gone})
+	for key := range t.holds {
+		m, _ := t.KeptHold(key)
+		out = append(out, m)
 	}
 	slices.SortFunc(out, func(a, b Mark) int { return a.Key.Compare(b.Key) })
 	return out

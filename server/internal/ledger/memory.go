@@ -17,6 +17,7 @@ import (
 type Memory struct {
 	Instances []Kept
 	Callers   []eider.Caller // of which Service, ID, Kind and Cap count
+	Marks     []Mark         // of holds and releases
 	Written   time.Time      // when the run before was last heard of, by the wall's clock
 	Closed    bool           // that run ended in order, and nothing that it knew is missing
 }
@@ -35,8 +36,8 @@ type Kept struct {
 	Reachable bool // and has accepted a dial
 }
 
-// Trace names a piece of the memory: an instance by its id, or a caller of the service.
-type Trace struct{ Service, ID, Caller string }
+// Trace names a piece of the memory: an instance by its id, a caller of the service, or the holding of a key.
+type Trace struct{ Service, ID, Caller, Held string }
 
 // note tells that what is to be kept of an instance has changed.
 func (t *Table) note(e *entry) {
@@ -49,6 +50,13 @@ func (t *Table) note(e *entry) {
 func (t *Table) noteCaller(f *following) {
 	if t.cfg.Memory {
 		t.noted(Trace{Service: f.svc.name, Caller: f.proc.name})
+	}
+}
+
+// noteHold tells the same of a key's holding.
+func (t *Table) noteHold(h *hold) {
+	if t.cfg.Memory {
+		t.noted(Trace{Service: h.key.Service, Held: h.key.ID})
 	}
 }
 
@@ -93,6 +101,24 @@ func (t *Table) KeptCaller(service, caller string) (eider.Caller, bool) {
 	return t.caller(f), true
 }
 
+// KeptHold returns what is to be kept of a key's holding, false if nothing is.
+func (t *Table) KeptHold(key eider.Key) (Mark, bool) {
+	h := t.holds[key]
+	if h == nil {
+		return Mark{}, false
+	}
+	return Mark{Key: key, Count: h.count, Hold: h.word, Gone: h.gone}, true
+}
+
+// HoldTraces returns the names of all that is to be kept of holds, of whatever service.
+func (t *Table) HoldTraces() []Trace {
+	out := make([]Trace, 0, len(t.holds))
+	for key := range t.holds {
+		out = append(out, Trace{Service: key.Service, Held: key.ID})
+	}
+	return out
+}
+
 // Traces returns the names of all that is to be kept of a service.
 func (t *Table) Traces(service string) []Trace {
 	svc := t.services[service]
@@ -130,6 +156,8 @@ func (t *Table) Names() []string {
 // Callers don't come back one by one: as of any run before, one member stands for them in every drain until the
 // largest of their caps has passed. Unless the run before ended in order some may be missing, and the cap is at
 // least the usual one.
+//
+// Holds come back however old they are: what an operator has decided, only an operator or its end takes back.
 func (t *Table) Restore(now time.Time, m Memory) Effects {
 	t.begin(now)
 	age := max(now.Sub(m.Written), 0)
@@ -145,8 +173,17 @@ func (t *Table) Restore(now time.Time, m Memory) Effects {
 	if age < t.cfg.Retention {
 		lives, tombs = t.restoreAll(now, m.Instances)
 	}
+	t.restoreHolds(now, m.Marks)
 	t.event(eider.Event{Kind: eider.EventRestored, Detail: restored(lives, tombs, len(m.Callers), len(m.Instances), age)})
 	return t.take()
+}
+
+func (t *Table) restoreHolds(now time.Time, marks []Mark) {
+	marks = slices.Clone(marks)
+	slices.SortFunc(marks, func(a, b Mark) int { return a.Key.Compare(b.Key) })
+	for _, m := range marks {
+		t.applyHold(now, m)
+	}
 }
 
 func restored(lives, tombs, callers, all int, age time.Duration) string {

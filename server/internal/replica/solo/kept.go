@@ -37,16 +37,27 @@ const (
 	callerCap  protowire.Number = 2 // milliseconds
 )
 
+// Of a key's holding.
+const (
+	markCount protowire.Number = 1
+	markHold  protowire.Number = 2 // eider.v1.Hold; none if it was released
+	markGone  protowire.Number = 3 // fixed64: unix nanoseconds
+)
+
 // The letters.
 const (
 	ofInstance = "i"
 	ofCaller   = "c"
+	ofHold     = "h"
 )
 
 // keyOf is where a piece is kept.
 func keyOf(t ledger.Trace) string {
 	if t.ID != "" {
 		return ofInstance + t.Service + "\x00" + t.ID
+	}
+	if t.Held != "" {
+		return ofHold + t.Service + "\x00" + t.Held
 	}
 	return ofCaller + t.Service + "\x00" + t.Caller
 }
@@ -63,6 +74,8 @@ func traceOf(key string) (ledger.Trace, bool) {
 		return ledger.Trace{Service: service, ID: name}, true
 	case key[:1] == ofCaller:
 		return ledger.Trace{Service: service, Caller: name}, true
+	case key[:1] == ofHold:
+		return ledger.Trace{Service: service, Held: name}, true
 	}
 	return ledger.Trace{}, false
 }
@@ -169,6 +182,42 @@ func decodeCaller(t ledger.Trace, value []byte) (eider.Caller, bool) {
 		}
 	})
 	return c, whole
+}
+
+func encodeMark(m *ledger.Mark) ([]byte, error) {
+	b := number(nil, markCount, m.Count)
+	if m.Hold != nil {
+		hold, err := proto.MarshalOptions{Deterministic: true}.Marshal(wire.FromHold(m.Hold))
+		if err != nil {
+			return nil, err
+		}
+		b = protowire.AppendBytes(protowire.AppendTag(b, markHold, protowire.BytesType), hold)
+	}
+	if !m.Gone.IsZero() {
+		b = fixed(b, markGone, uint64(m.Gone.UnixNano()))
+	}
+	return b, nil
+}
+
+// decodeMark reads encodeMark; false for what is none.
+func decodeMark(t ledger.Trace, value []byte) (m ledger.Mark, ok bool) {
+	m.Key, ok = eider.Key{Service: t.Service, ID: t.Held}, true
+	whole := fields(value, func(field protowire.Number, v uint64, b []byte) {
+		switch field {
+		case markCount:
+			m.Count = v
+		case markHold:
+			var hold pb.Hold
+			var err error
+			if err = proto.Unmarshal(b, &hold); err == nil {
+				m.Hold, err = wire.ToHold(&hold)
+			}
+			ok = ok && err == nil && m.Hold.Check() == nil
+		case markGone:
+			m.Gone = time.Unix(0, int64(v))
+		}
+	})
+	return m, ok && whole && m.Count > 0 && (m.Hold == nil || m.Hold.Count == m.Count)
 }
 
 func milliseconds(v uint64) time.Duration {

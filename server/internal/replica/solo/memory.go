@@ -81,6 +81,11 @@ func (r *Registry) restore(now time.Time, found *disk.Found) {
 			if k, ok = decodeInstance(t, value); ok {
 				m.Instances = append(m.Instances, k)
 			}
+		} else if ok && t.Held != "" {
+			var mark ledger.Mark
+			if mark, ok = decodeMark(t, value); ok {
+				m.Marks = append(m.Marks, mark)
+			}
 		} else if ok {
 			var c eider.Caller
 			if c, ok = decodeCaller(t, value); ok {
@@ -184,10 +189,22 @@ func (r *Registry) saveAll() {
 		}
 		r.put(some)
 	}
+	r.put(r.heldTraces(known))
 	r.memory.store.Retain(func(key string) bool {
 		_, ok := known[key]
 		return ok
 	})
+}
+
+// heldTraces names what is kept of holds, and makes it known.
+func (r *Registry) heldTraces(known map[string]struct{}) map[ledger.Trace]struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make(map[ledger.Trace]struct{})
+	for _, t := range r.table.HoldTraces() {
+		out[t], known[keyOf(t)] = struct{}{}, struct{}{}
+	}
+	return out
 }
 
 // put hands pieces to the store as they now are.
@@ -214,6 +231,7 @@ type piece struct {
 	trace  ledger.Trace
 	kept   ledger.Kept
 	caller eider.Caller
+	mark   ledger.Mark
 	gone   bool
 }
 
@@ -225,6 +243,8 @@ func (r *Registry) pieces(traces []ledger.Trace, out []piece) []piece {
 		var ok bool
 		if t.ID != "" {
 			p.kept, ok = r.table.Kept(eider.Key{Service: t.Service, ID: t.ID})
+		} else if t.Held != "" {
+			p.mark, ok = r.table.KeptHold(eider.Key{Service: t.Service, ID: t.Held})
 		} else {
 			p.caller, ok = r.table.KeptCaller(t.Service, t.Caller)
 		}
@@ -240,14 +260,21 @@ func (p *piece) put(store *disk.Store) error {
 	case p.gone:
 		store.Delete(key)
 		return nil
-	case p.trace.ID == "":
+	case p.trace.Caller != "":
 		return store.Put(key, encodeCaller(&p.caller))
 	}
-	value, err := encodeInstance(&p.kept)
+	value, err := p.encode()
 	if err != nil {
 		return err
 	}
 	return store.Put(key, value)
+}
+
+func (p *piece) encode() ([]byte, error) {
+	if p.trace.Held != "" {
+		return encodeMark(&p.mark)
+	}
+	return encodeInstance(&p.kept)
 }
 
 // saved tells once when writing begins to fail, and once when it goes again.
