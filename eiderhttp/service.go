@@ -44,7 +44,7 @@ func (s *service) take(ctx context.Context, not *roster.Excluded) (roster.Choice
 
 // send sends the request, and elsewhere if that failed in a way that allows it. The first try is all that nearly
 // every request needs, so nothing is set up for others before it has failed.
-func (s *service) send(req *http.Request, port string) (*http.Response, error) {
+func (s *service) send(req *http.Request, port string, span *span) (*http.Response, error) {
 	ctx, now := req.Context(), time.Now()
 	if err := ctx.Err(); err != nil {
 		return nil, abandon(req, &eider.Error{Kind: eider.Unavailable, Err: err})
@@ -55,7 +55,8 @@ func (s *service) send(req *http.Request, port string) (*http.Response, error) {
 		return nil, abandon(req, err)
 	}
 	body := newBody(req)
-	resp, flt := s.try(req, body, port, choice, now)
+	span.try(choice.Instance(), choice.Trial())
+	resp, flt := s.try(req, body, port, choice, now, span)
 	if flt == nil {
 		body.handOver()
 		return resp, nil
@@ -63,7 +64,7 @@ func (s *service) send(req *http.Request, port string) (*http.Response, error) {
 	if body == nil {
 		body = lentBody(req)
 	}
-	c := &call{service: s, req: req, body: body, port: port}
+	c := &call{service: s, req: req, body: body, port: port, span: span}
 	return c.again(flt)
 }
 
@@ -73,6 +74,7 @@ type call struct {
 	req   *http.Request
 	body  *body
 	port  string
+	span  *span
 	not   roster.Excluded // who was tried: another is better, whatever happened
 	tried []attempt
 	spent int // of those, the ones that count against Tries
@@ -90,8 +92,9 @@ func (c *call) again(flt *fault) (*http.Response, error) {
 			return c.end(flt, why)
 		}
 		flt.discard()
+		c.span.try(choice.Instance(), choice.Trial())
 		var resp *http.Response
-		resp, flt = c.try(c.req, c.body, c.port, choice, time.Now())
+		resp, flt = c.try(c.req, c.body, c.port, choice, time.Now(), c.span)
 		if flt == nil {
 			c.body.handOver()
 			return resp, nil
@@ -103,6 +106,7 @@ func (c *call) again(flt *fault) (*http.Response, error) {
 func (c *call) next(flt *fault) (choice roster.Choice, why error) {
 	c.tried = append(c.tried, flt.attempt)
 	c.t.counts[flt.cause].Add(1)
+	c.span.fault(flt)
 	if flt.cause != Refused && !flt.trial || c.t.tries() == 1 || len(c.tried)-c.spent > mostRefusals {
 		c.spent++
 	}
@@ -135,6 +139,8 @@ func (c *call) next(flt *fault) (choice roster.Choice, why error) {
 func (c *call) end(flt *fault, why error) (*http.Response, error) {
 	c.body.handOver()
 	if flt.answer != nil {
+		c.span.answered(flt.answer)
+		c.span.ended(false)
 		return flt.answer, nil
 	}
 	if errors.Is(why, errFinal) && len(c.tried) == 1 {

@@ -8,6 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/registry"
 	"github.com/eiderhq/eider/retry"
@@ -28,6 +31,14 @@ type Transport struct {
 	// Wrap is put around the http.Transport of each instance, hence around each try: tracing, metrics. It must not
 	// retry, and must hand on the request's context. nil means none.
 	Wrap func(http.RoundTripper) http.RoundTripper
+
+	// TracerProvider makes an OpenTelemetry client span for each request, from the pick to the end of the answer's
+	// body, with an event for each try. nil means none, at no cost. A tracing Wrap makes spans below it.
+	TracerProvider trace.TracerProvider
+
+	// Propagator writes the request's trace into the header of each try, as traceparent. nil means that nothing is
+	// written. It needs no TracerProvider: then it hands on what the request's context has.
+	Propagator propagation.TextMapPropagator
 
 	ConnectTimeout time.Duration // 0 means 1s; below 0 none. Bounds the dial, and TLS unless Base.TLSHandshakeTimeout does
 	HeaderTimeout  time.Duration // 0 means Base.ResponseHeaderTimeout, else 30s; below 0 none. From the request written to the answer's header
@@ -89,7 +100,10 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, abandon(req, err)
 	}
-	return svc.send(req, to.port)
+	if t.TracerProvider != nil {
+		return svc.traced(req, to.port)
+	}
+	return svc.send(req, to.port, nil)
 }
 
 // route returns the service that a request is for, the zero target if it is for Unknown.

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/propagation"
+
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/roster"
 )
@@ -31,6 +33,7 @@ type try struct {
 	cancel          context.CancelCauseFunc // nil if closing the connection does as well
 	hangUp          <-chan struct{}         // Request.Cancel, which http.Client.Timeout still uses
 	answer          answer
+	span            *span // of the request, once its answer has come; nil: none
 
 	choice roster.Choice
 	ended  atomic.Bool
@@ -96,7 +99,7 @@ var (
 )
 
 // try sends a request to the chosen instance.
-func (s *service) try(req *http.Request, body *body, port string, choice roster.Choice, now time.Time) (*http.Response, *fault) {
+func (s *service) try(req *http.Request, body *body, port string, choice roster.Choice, now time.Time, span *span) (*http.Response, *fault) {
 	in := choice.Companion().(*instance)
 	//lint:ignore SA1019 whoever still sets Cancel is heard
 	y := &try{Context: req.Context(), in: in, choice: choice, begun: now, hangUp: req.Cancel, brief: choice.Trial() && s.t.repeatable(req)}
@@ -111,7 +114,7 @@ func (s *service) try(req *http.Request, body *body, port string, choice roster.
 	if err != nil {
 		return nil, y.fail(y.judge(err, body))
 	}
-	return y.answered(req, resp)
+	return y.answered(req, resp, span)
 }
 
 // request returns the request as this instance gets it; the caller's own is left as it is.
@@ -149,6 +152,9 @@ func (y *try) request(req *http.Request, body *body, logical string) *http.Reque
 	}
 	out.Header["Eider-Caller"] = t.caller
 	out.Header["Eider-To"] = y.in.to
+	if t.Propagator != nil {
+		t.Propagator.Inject(y.Context, propagation.HeaderCarrier(out.Header))
+	}
 	out.GetBody = nil // net/http is not to repeat what it has begun to send
 	if hasBody(req) {
 		out.Body, y.bodied = body.take(req), true
@@ -253,7 +259,7 @@ func (y *try) stop() {
 }
 
 // answered takes the header of an answer.
-func (y *try) answered(req *http.Request, resp *http.Response) (*http.Response, *fault) {
+func (y *try) answered(req *http.Request, resp *http.Response, span *span) (*http.Response, *fault) {
 	// Here and not at the first byte: the header follows at once, and until then the pick only holds up letting go.
 	y.choice.Answered()
 	if said := resp.Header["Eider-Leaving"]; len(said) == 1 {
@@ -267,6 +273,9 @@ func (y *try) answered(req *http.Request, resp *http.Response) (*http.Response, 
 	if resp.StatusCode == http.StatusMisdirectedRequest {
 		y.answer.verdict = roster.Failure
 		flt = y.misdirected(resp)
+	} else {
+		span.answered(resp)
+		y.span = span
 	}
 	switch rw, ok := resp.Body.(io.ReadWriteCloser); {
 	case resp.Body == nil || resp.Body == http.NoBody:
@@ -289,6 +298,7 @@ func (y *try) end(verdict roster.Outcome) {
 	}
 	y.in.exit()
 	y.choice.Done(verdict)
+	y.span.ended(verdict == roster.Failure)
 	if y.cancel != nil {
 		y.cancel(errTryEnded)
 	}

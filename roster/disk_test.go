@@ -168,10 +168,10 @@ func TestTheDiskGivesWayToANodeThatAnswers(t *testing.T) {
 	saves(t, dir, "gone UP")
 	onDisk(t, c, dir, func(t *testing.T, w *world, log *logged) {
 		w.wait(diskPatience) // a registry that hangs says nothing at all
-		w.want("picked", w.picked(), "gone")
 		if u := w.View(); !u.FromDisk {
 			t.Fatalf("the roster says %+v", u)
 		}
+		w.want("picked", w.picked(), "gone")
 	})
 }
 
