@@ -29,6 +29,8 @@ func Role() {
 		err = serveEtcd()
 	case "instance":
 		err = serveInstance()
+	case "asker":
+		err = serveAsker()
 	default:
 		err = fmt.Errorf("nobody plays %q", os.Getenv(roleVariable))
 	}
@@ -131,12 +133,13 @@ type node struct {
 	grpc, http string
 }
 
-func startNode() (*node, error) {
+// startNode starts it with its defaults but for the flags; flags that come later win.
+func startNode(flags ...string) (*node, error) {
 	binary, err := build()
 	if err != nil {
 		return nil, err
 	}
-	p, err := start(exec.Command(binary, "server", "--fresh", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"), "eider: ready, ")
+	p, err := start(exec.Command(binary, append([]string{"server", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"}, flags...)...), "eider: ready, ")
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ const patience = 20 * time.Second
 
 func openEider(callers int) (f *eiderFan, err error) {
 	f = &eiderFan{up: true}
-	if f.node, err = startNode(); err != nil {
+	if f.node, err = startNode("--fresh"); err != nil {
 		return nil, err
 	}
 	f.served = registry.Open(registry.Config{Addr: f.node.grpc, Caller: "served", Logger: quiet()})

@@ -23,7 +23,7 @@ type calls struct {
 
 func openCalls() (c *calls, err error) {
 	c = &calls{plain: &http.Transport{MaxIdleConnsPerHost: 100}}
-	if c.node, err = startNode(); err != nil {
+	if c.node, err = startNode("--fresh"); err != nil {
 		return nil, err
 	}
 	if c.instance, err = startInstance(c.node, "orders", "1"); err != nil {
