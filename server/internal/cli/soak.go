@@ -17,7 +17,7 @@ func (a *app) soakCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "soak",
 		Short: "Kill the registry again and again while instances are restarted under load",
-		Long: `Starts a registry, instances (each a process) and callers (each a
+		Long: `Starts a registry that keeps its memory on disk, instances (each a process) and callers (each a
 handle and a connection of its own, twenty in a process) on ephemeral loopback ports; kills the
 registry with SIGKILL every few seconds and starts it again where it was; and restarts instances all
 the while, several at a time.

@@ -34,6 +34,7 @@ type caller struct {
 	by    map[string]int
 	picks map[string]int64
 	slow  time.Duration // the longest call since the last tick
+	calls int           // begun
 	seen  *witness      // nil if nobody asks for one
 	book  *journal      // nil but in a crowd
 }
@@ -135,6 +136,7 @@ func (c *caller) call(ctx context.Context) bool {
 	url, err := c.target()
 	seen := &sight{births: c.births}
 	begun := time.Now()
+	c.calls++ // by the one goroutine that calls
 	var id string
 	if err == nil {
 		id, err = c.post(context.WithValue(ctx, sightKey{}, seen), url, seen)
@@ -143,7 +145,7 @@ func (c *caller) call(ctx context.Context) bool {
 		return true // the lab is over: neither lost nor answered
 	}
 	writes, refusedUnread, opened, target := seen.sum()
-	if err == nil && writes-refusedUnread > 1 {
+	if err == nil && writes-refusedUnread > 1 && !c.keyed() {
 		err = errTwice
 	}
 	c.mu.Lock()
@@ -162,6 +164,9 @@ func (c *caller) call(ctx context.Context) bool {
 	return err == nil
 }
 
+// keyed tells whether the present call may be sent again.
+func (c *caller) keyed() bool { return c.role.Keyed > 0 && c.calls%c.role.Keyed == 0 }
+
 var errTwice = errors.New("the request was sent, and sent again without word that it wasn't processed")
 
 func (c *caller) post(ctx context.Context, url string, seen *sight) (id string, err error) {
@@ -169,6 +174,9 @@ func (c *caller) post(ctx context.Context, url string, seen *sight) (id string, 
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`{"amount":1299,"currency":"EUR"}`))
 	if err != nil {
 		return "", err
+	}
+	if c.keyed() {
+		req.Header.Set("Idempotency-Key", fmt.Sprintf("%s-%d", c.role.ID, c.calls))
 	}
 	resp, err := c.client.Do(req)
 	if err != nil {

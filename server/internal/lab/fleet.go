@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,17 +16,19 @@ import (
 
 // plan is how a fleet is set up.
 type plan struct {
-	way       string
-	instances int
-	callers   int
-	work      time.Duration // a handler takes so long
-	think     time.Duration
-	header    time.Duration // of the callers: see role
-	witness   bool
-	crowd     int           // callers in one process; 0 means one, which keeps no journal
-	settle    time.Duration // between one restart and the next
-	surge     bool
-	seed      uint64
+	way        string
+	instances  int
+	callers    int
+	work       time.Duration // a handler takes so long
+	think      time.Duration
+	header     time.Duration // of the callers: see role
+	witness    bool
+	keyed      int           // of the callers: see role
+	persistent bool          // the registry keeps its memory on disk
+	crowd      int           // callers in one process; 0 means one, which keeps no journal
+	settle     time.Duration // between one restart and the next
+	surge      bool
+	seed       uint64
 }
 
 // fleet is a registry of its own, instances and callers, all of them processes.
@@ -34,6 +37,7 @@ type fleet struct {
 	binary   string
 	grpc     string
 	http     string
+	data     string // the folder of the registry's memory; "" means none
 	registry *child
 	tally    *tally
 	audience *audience
@@ -53,7 +57,8 @@ type instance struct {
 	id      string
 	address string
 	child   *child
-	state   string // for the display
+	state   string    // for the display
+	listed  time.Time // when its process last said that it is
 }
 
 const service = "orders"
@@ -68,7 +73,12 @@ func (p plan) open(ctx context.Context, binary string) (*fleet, error) {
 	return f, nil
 }
 
-func (f *fleet) start(ctx context.Context) error {
+func (f *fleet) start(ctx context.Context) (err error) {
+	if f.persistent {
+		if f.data, err = os.MkdirTemp("", "eider-lab-"); err != nil {
+			return fmt.Errorf("making a folder for the registry: %w", err)
+		}
+	}
 	if err := f.startRegistry(ctx); err != nil {
 		return err
 	}
@@ -89,6 +99,9 @@ func (f *fleet) startRegistry(ctx context.Context) error {
 	args := []string{"server", "--grpc", cmp.Or(f.grpc, "127.0.0.1:0"), "--http", cmp.Or(f.http, "127.0.0.1:0"), "--log-level", "warn", "--json"}
 	if f.grpc == "" {
 		args = append(args, "--fresh")
+	}
+	if f.data != "" {
+		args = append(args, "--data", f.data)
 	}
 	c, err := spawn(f.binary, "registry", args, nil)
 	if err != nil {
@@ -119,7 +132,7 @@ func (p plan) crowds() int { return (p.callers + max(p.crowd, 1) - 1) / max(p.cr
 
 func (f *fleet) startCallers() error {
 	for i := range f.crowds() {
-		r := role{Play: "caller", Way: f.way, Service: service, ID: strconv.Itoa(i), GRPC: f.grpc, HTTP: f.http, Work: f.work, Think: f.think, Header: f.header, Witness: f.witness, Seed: f.seed + uint64(i)}
+		r := role{Play: "caller", Way: f.way, Service: service, ID: strconv.Itoa(i), GRPC: f.grpc, HTTP: f.http, Work: f.work, Think: f.think, Header: f.header, Witness: f.witness, Keyed: f.keyed, Seed: f.seed + uint64(i)}
 		if f.crowd > 0 {
 			r.Play, r.Crowd, r.Seed = "crowd", min(f.crowd, f.plan.callers-i*f.crowd), f.seed+uint64(i*f.crowd)
 		}
@@ -184,7 +197,7 @@ func (f *fleet) begin(ctx context.Context, i int) (*child, line, error) {
 func (f *fleet) place(i int, c *child, up line) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.instances[i] = instance{id: up.Text, address: up.Address, child: c, state: "UP"}
+	f.instances[i] = instance{id: up.Text, address: up.Address, child: c, state: "UP", listed: time.Now()}
 }
 
 func (f *fleet) hear(i int, l line) {
@@ -201,6 +214,7 @@ func (f *fleet) hear(i int, l line) {
 		f.bound = max(f.bound, l.Bound)
 	case "up":
 		f.bound = max(f.bound, l.Bound)
+		f.instances[i].listed = time.Now()
 	}
 }
 
@@ -290,6 +304,9 @@ func (f *fleet) close() {
 	if f.registry != nil {
 		_ = f.registry.signal(syscall.SIGTERM)
 		f.registry.stop()
+	}
+	if f.data != "" {
+		_ = os.RemoveAll(f.data) // what stays is in the temporary folder
 	}
 }
 

@@ -54,7 +54,7 @@ func playFreeze(ctx context.Context, o *Options, show *display) (*Freeze, error)
 	}
 	defer in.child.signal(syscall.SIGCONT)
 	f.setState(victim, "frozen (SIGSTOP)")
-	r := &Freeze{Setup: p.sentence() + ", header timeout " + headerTimeout.String()}
+	r := &Freeze{Setup: p.sentence()}
 	first, suspected, err := f.awaitSight(ctx, show, "freeze", in.id, doubted, time.Until(stopped.Add(frozenFor-2*headerTimeout)))
 	if err != nil {
 		return nil, err
@@ -143,7 +143,8 @@ func (r *Freeze) broken() (out []string) {
 }
 
 func (r *Freeze) print(w io.Writer) {
-	fmt.Fprintf(w, "\nfreeze: SIGSTOP of one instance for %s, then SIGCONT\n  %s\n\n", frozenFor, r.Setup)
+	fmt.Fprintf(w, "\nfreeze: SIGSTOP of one instance for %s, then SIGCONT\n  %s\n"+
+		"  callers wait %s for an answer\n\n", frozenFor, r.Setup, headerTimeout)
 	row := rows(w)
 	row(r.Requests, "requests")
 	row(r.Failed, "failed that should have gone elsewhere (promise: 0)")

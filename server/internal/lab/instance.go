@@ -32,8 +32,11 @@ func playInstance(ctx context.Context, r role, tell *teller, log *slog.Logger) e
 }
 
 func (r role) handler() http.Handler {
+	var hangs gate
+	hangs.listen()
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		_, _ = io.Copy(io.Discard, req.Body)
+		hangs.pass()
 		<-time.After(r.Work)
 		w.Header().Set("Demo-Instance", r.ID)
 		_, _ = io.WriteString(w, "paid\n")

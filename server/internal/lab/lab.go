@@ -29,7 +29,7 @@ type Options struct {
 }
 
 // Scenes lists the scenes there are, the default ones first.
-func Scenes() []string { return []string{"rollout", "crash", "s8", "freeze"} }
+func Scenes() []string { return []string{"rollout", "crash", "s8", "freeze", "outage", "wedge"} }
 
 // sceneTimes is how long a scene's load runs.
 type sceneTimes struct{ rollout, before, after time.Duration }
@@ -69,6 +69,10 @@ func Run(ctx context.Context, o Options) error {
 			result.S8, err = playS8(ctx, &o, show)
 		case "freeze":
 			result.Freeze, err = playFreeze(ctx, &o, show)
+		case "outage":
+			result.Outage, err = playOutage(ctx, &o, show)
+		case "wedge":
+			result.Wedge, err = playWedge(ctx, &o, show)
 		}
 		show.clear()
 		if ctx.Err() != nil {

@@ -59,7 +59,8 @@ func TestCrashCountsByTheConnectionsAge(t *testing.T) {
 
 func TestBrokenPromisesAreNamed(t *testing.T) {
 	kept := Result{Rollout: &Rollout{Way: Way{Requests: 10, Restarts: 1}}, Crash: &Crash{Requests: 10, Cut: 3}, S8: &S8{Ways: []Way{{}, {Failed: 9}}},
-		Freeze: &Freeze{Requests: 10, Stuck: 3, Throughput: 0.6, ToSuspect: 1, ToCure: 1}}
+		Freeze: &Freeze{Requests: 10, Stuck: 3, Throughput: 0.6, ToSuspect: 1, ToCure: 1},
+		Outage: &Outage{Instances: 3, Restored: 3, Reattached: 1, Trusted: 1}, Wedge: &Wedge{Stuck: 3, ToSuspect: 1, ToCure: 1}}
 	if broken := kept.Broken(); len(broken) != 0 {
 		t.Errorf("kept promises are called broken: %q", broken)
 	}
@@ -72,6 +73,18 @@ func TestBrokenPromisesAreNamed(t *testing.T) {
 		"a call to the frozen": {Freeze: &Freeze{Failed: 1, Throughput: 1, ToSuspect: 1, ToCure: 1}},
 		"a pick of the frozen": {Freeze: &Freeze{LatePicks: 1, Throughput: 1, ToSuspect: 1, ToCure: 1}},
 		"half the throughput":  {Freeze: &Freeze{Throughput: 0.59, ToSuspect: 1, ToCure: 1}},
+		"failed in an outage":  {Outage: &Outage{Failed: 1, Reattached: 1, Trusted: 1}},
+		"an emptied roster":    {Outage: &Outage{Emptied: 1, Reattached: 1, Trusted: 1}},
+		"a lost instance":      {Outage: &Outage{Lost: 1, Reattached: 1, Trusted: 1}},
+		"nothing on disk":      {Outage: &Outage{Instances: 1, Reattached: 1, Trusted: 1}},
+		"never reattached":     {Outage: &Outage{Trusted: 1}},
+		"never trusted":        {Outage: &Outage{Reattached: 1}},
+		"a call to the wedged": {Wedge: &Wedge{FailedAfter: 1, ToSuspect: 1, ToCure: 1}},
+		"cut by the wedged":    {Wedge: &Wedge{Failed: 1, ToSuspect: 1, ToCure: 1}},
+		"a pick of the wedged": {Wedge: &Wedge{LatePicks: 1, ToSuspect: 1, ToCure: 1}},
+		"wedged unseen":        {Wedge: &Wedge{ToCure: 1}},
+		"wedged for good":      {Wedge: &Wedge{ToSuspect: 1}},
+		"wedged and ended":     {Wedge: &Wedge{Ended: 1, ToSuspect: 1, ToCure: 1}},
 		"never suspected":      {Freeze: &Freeze{ToCure: 1}},
 		"never cured":          {Freeze: &Freeze{Throughput: 1, ToSuspect: 1}},
 		"ended while frozen":   {Freeze: &Freeze{FalseEvictions: 1, Throughput: 1, ToSuspect: 1, ToCure: 1}},
@@ -85,7 +98,7 @@ func TestBrokenPromisesAreNamed(t *testing.T) {
 // Others read this object: names are the issue's own.
 func TestResultHasTheNamedFields(t *testing.T) {
 	var out strings.Builder
-	r := Result{Rollout: &Rollout{Way: Way{Pause: &Pause{}}}, Crash: &Crash{}, Freeze: &Freeze{}}
+	r := Result{Rollout: &Rollout{Way: Way{Pause: &Pause{}}}, Crash: &Crash{}, Freeze: &Freeze{}, Outage: &Outage{}, Wedge: &Wedge{}}
 	r.Rollout.Usual.Sleep.Pause = &Pause{}
 	if err := r.writeJSON(&out); err != nil {
 		t.Fatal(err)
@@ -100,6 +113,7 @@ func TestResultHasTheNamedFields(t *testing.T) {
 		"rollout usual sleep requests", "rollout usual sleep failed", "rollout usual sleep pause_ms",
 		"crash requests", "crash failed_new", "crash cut_in_flight", "crash kill_to_published_ms", "crash last_pick_after_kill_ms",
 		"freeze requests", "freeze failed", "freeze stuck", "freeze throughput_ratio", "freeze false_evictions", "freeze max_ms",
+		"outage requests", "outage failed", "outage emptied_rosters", "outage reattached_ms", "wedge to_suspect_ms", "wedge failed_after",
 	} {
 		var at any = got
 		for name := range strings.FieldsSeq(path) {
@@ -176,7 +190,8 @@ func TestTablesFit80Columns(t *testing.T) {
 		Kinds: map[string]int{whyRefused: 1234, whyCut: 123, whyTimeout: 12, whyTwice: 1, whyOther: 1}}
 	setup := plan{instances: 3, callers: 20, work: 30 * time.Millisecond, think: 10 * time.Millisecond}.sentence()
 	r := Result{Rollout: &Rollout{Way: way, Cap: 8000, Setup: setup, Surge: true}, Crash: &Crash{Requests: 123456, Published: 12345, Setup: setup},
-		S8: &S8{Ways: []Way{way}, Setup: setup}, Freeze: &Freeze{Requests: 123456, ToSuspect: 12345, Setup: setup}}
+		S8: &S8{Ways: []Way{way}, Setup: setup}, Freeze: &Freeze{Requests: 123456, ToSuspect: 12345, Setup: setup},
+		Outage: &Outage{Requests: 123456, Reattached: 12345, Setup: setup}, Wedge: &Wedge{Requests: 123456, ToSuspect: 12345, Setup: setup}}
 	r.Rollout.Usual.Plain, r.Rollout.Usual.Sleep = way, way
 	for _, scene := range Scenes() {
 		var out strings.Builder
@@ -259,4 +274,38 @@ func TestAnAudienceIsSureOnceEveryCallerIs(t *testing.T) {
 	if emptied, missed := a.counts(); all || emptied != 1 || missed != 1 {
 		t.Errorf("all %v, emptied %d, missed %d", all, emptied, missed)
 	}
+}
+
+func TestWedgeCountsByTheSuspicion(t *testing.T) {
+	suspected := time.Unix(0, int64(time.Second))
+	for _, c := range []struct {
+		name                 string
+		f                    failure
+		after, stuck, failed int
+	}{
+		{"begun before, timed out", failure{Why: whyTimeout, Begun: int64(time.Second) - 1}, 0, 1, 0},
+		{"begun before, cut", failure{Why: whyCut, Begun: int64(time.Second) - 1}, 0, 0, 1},
+		{"begun after, timed out", failure{Why: whyTimeout, Begun: int64(time.Second + 2*sameInstant)}, 1, 0, 0},
+	} {
+		var r Wedge
+		if r.count(c.f, suspected); r.FailedAfter != c.after || r.Stuck != c.stuck || r.Failed != c.failed {
+			t.Errorf("%s: %+v", c.name, r)
+		}
+	}
+}
+
+func TestAGateHoldsUntilItOpens(t *testing.T) {
+	var g gate
+	g.pass()
+	g.turn(true)
+	passed := make(chan struct{})
+	go func() { g.pass(); close(passed) }()
+	select {
+	case <-passed:
+		t.Error("a shut gate lets through")
+	case <-time.After(20 * time.Millisecond):
+	}
+	g.turn(false)
+	<-passed
+	g.pass()
 }

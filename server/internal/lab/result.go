@@ -15,6 +15,8 @@ type Result struct {
 	Crash   *Crash   `json:"crash,omitempty"`
 	S8      *S8      `json:"s8,omitempty"`
 	Freeze  *Freeze  `json:"freeze,omitempty"`
+	Outage  *Outage  `json:"outage,omitempty"`
+	Wedge   *Wedge   `json:"wedge,omitempty"`
 }
 
 // Way is how one fleet fared.
@@ -83,6 +85,12 @@ func (r *Result) Broken() []string {
 	if r.Freeze != nil {
 		out = append(out, r.Freeze.broken()...)
 	}
+	if r.Outage != nil {
+		out = append(out, r.Outage.broken()...)
+	}
+	if r.Wedge != nil {
+		out = append(out, r.Wedge.broken()...)
+	}
 	return out
 }
 
@@ -121,6 +129,10 @@ func (r *Result) print(w io.Writer, scene string) {
 		r.S8.print(w)
 	case "freeze":
 		r.Freeze.print(w)
+	case "outage":
+		r.Outage.print(w)
+	case "wedge":
+		r.Wedge.print(w)
 	}
 }
 

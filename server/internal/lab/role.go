@@ -32,6 +32,7 @@ type role struct {
 	Think    time.Duration `json:"think"`             // a caller waits so long between calls, on average; uniform from 0 to twice that
 	Header   time.Duration `json:"header,omitempty"`  // a caller of Eider's waits so long for an answer's header; 0 means the default
 	Witness  bool          `json:"witness,omitempty"` // a caller of Eider's tells what its roster holds
+	Keyed    int           `json:"keyed,omitempty"`   // of so many calls of a caller one has an Idempotency-Key, and so may be sent again
 	Crowd    int           `json:"crowd,omitempty"`   // so many callers in one process, each of which keeps a journal
 	Seed     uint64        `json:"seed"`
 	LogLevel slog.Level    `json:"log,omitempty"`

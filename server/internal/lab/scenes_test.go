@@ -53,6 +53,28 @@ func TestSceneFreeze(t *testing.T) {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
+// A registry that is killed and comes back from its disk is missed by nobody.
+func TestSceneOutage(t *testing.T) {
+	r := play(t, "outage").Outage
+	if r == nil {
+		t.Fatal("no outage")
+	}
+	if r.Requests < 300 || r.Restored != 3 || r.Away < 1000 {
+		t.Errorf("it shows little: %+v", r)
+	}
+}
+
+// An instance whose handler hangs is doubted by every caller although it beats, and trusted again once it answers.
+func TestSceneWedge(t *testing.T) {
+	r := play(t, "wedge").Wedge
+	if r == nil {
+		t.Fatal("no wedge")
+	}
+	if r.Requests < 300 || r.Stuck == 0 || r.ToSuspect < milliseconds(time.Second) {
+		t.Errorf("it shows little: %+v", r)
+	}
+}
+
 // A registry that is killed every two seconds, beside instances that are restarted all along: nothing fails, and no
 // barrier is said to be reached while a caller still picks. The soak itself is `eider soak`, for ten minutes.
 func TestSoakInShort(t *testing.T) {

@@ -84,7 +84,7 @@ func RunSoak(ctx context.Context, s Soak, o Options) error {
 }
 
 func playSoak(ctx context.Context, s Soak, o *Options, show *display) (*Soaking, error) {
-	p := plan{way: wayEider, instances: s.Instances, callers: s.Callers, crowd: crowdSize, work: 10 * time.Millisecond, think: s.Think, seed: o.Seed}
+	p := plan{way: wayEider, instances: s.Instances, callers: s.Callers, crowd: crowdSize, work: 10 * time.Millisecond, think: s.Think, seed: o.Seed, persistent: true}
 	show.say(fmt.Sprintf("soak: starting a registry, %d instances and %d callers in %d processes …", s.Instances, s.Callers, p.crowds()))
 	f, err := p.open(ctx, o.Binary)
 	if err != nil {
