@@ -47,6 +47,7 @@ type call struct {
 	tried  []attempt
 	spent  int // of those, the ones that count against Tries
 	why    error
+	span   *span
 }
 
 type phase uint8
@@ -95,11 +96,19 @@ func (a *asked) Value(key any) any {
 func (cl *client) newCall(ctx context.Context, method string, streams bool) *call {
 	now := time.Now()
 	cl.budget.Attempt(now)
-	c := &call{Context: ctx, cl: cl, method: method, streams: streams, began: now}
+	var p *span
+	if cl.set.TracerProvider != nil || cl.set.Propagator != nil {
+		ctx, p = cl.traced(ctx, method)
+	}
+	c := &call{span: p, not: spared, Context: ctx, cl: cl, method: method, streams: streams, began: now}
 	c.done = c.finished
 	c.bare = cl.metaKey != nil && ctx.Value(cl.metaKey) == nil
 	return c
 }
+
+// spared has calls spared the trials that the registry asks for, as far as may be: a try can't be given up for
+// another here while it hangs.
+var spared = roster.Excluded{Unrepeatable: true}
 
 // mostRefusals bounds the refused dials of one call beyond Tries: a refusal costs nobody anything, but a list may be
 // long.
@@ -174,6 +183,7 @@ func (c *call) take(r *roster.Roster) error {
 	c.flt, c.why = nil, nil
 	c.choice, c.phase, c.began = choice, waiting, time.Now()
 	c.in = choice.Companion().(*instance)
+	c.span.try(choice.Instance())
 	return nil
 }
 
@@ -193,7 +203,7 @@ func (c *call) next(flt *fault) error {
 func (c *call) refuse(flt *fault, why error) error {
 	c.why = &tries{c.tried, why}
 	if !flt.status {
-		c.flt, c.not, c.spent, c.tried = nil, roster.Excluded{}, 0, nil
+		c.flt, c.not, c.spent, c.tried = nil, spared, 0, nil
 		return c.why
 	}
 	return status.Error(status.Code(flt.err), c.why.Error())
@@ -207,6 +217,7 @@ func (c *call) fail(flt *fault) {
 	c.not.Add(rec.Incarnation)
 	c.tried = append(c.tried, flt.attempt)
 	c.cl.counts[flt.cause].Add(1)
+	c.span.fault(flt)
 	if flt.cause != Refused || c.cl.tries() == 1 || len(c.tried)-c.spent > mostRefusals {
 		c.spent++
 	}

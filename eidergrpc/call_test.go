@@ -115,6 +115,11 @@ func TestTheCallersDeadlineIsRespectedWhileADialHangs(t *testing.T) {
 	if status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("%v; want DeadlineExceeded", err)
 	}
+	// Nor does what it has waited for hold up letting go.
+	addr, _ := serve(t, &parrot{name: "b"})
+	a, b := up("orders", "a", l.Addr().String()), up("orders", "b", addr)
+	w.set("orders", draining(a), b)
+	w.await("let-go of a", w.letGo("a"))
 }
 
 func TestAHandshakeThatHangsIsTriedElsewhereAfterConnectTimeout(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
@@ -29,6 +31,14 @@ type Config struct {
 	// "/shop.Orders/Get", or "/shop.Orders/" for all of a service. nil means none: gRPC has no method that says so
 	// of itself.
 	Idempotent []string
+
+	// TracerProvider makes an OpenTelemetry client span for each call, over all its tries, with an event for each of
+	// them. nil means none, at no cost. A tracing stats handler among the dial options makes spans below it.
+	TracerProvider trace.TracerProvider
+
+	// Propagator writes the call's trace into its metadata, as traceparent. nil means that nothing is written. It
+	// needs no TracerProvider: then it hands on what the call's context has.
+	Propagator propagation.TextMapPropagator
 }
 
 // NewClient returns a channel to a service with the default configuration; see [Config.NewClient].

@@ -148,7 +148,8 @@ func isProbe(ctx context.Context, method string) bool {
 	case grpc_health_v1.Health_Check_FullMethodName, grpc_health_v1.Health_Watch_FullMethodName, grpc_health_v1.Health_List_FullMethodName:
 		return true
 	}
-	return false
+	agent := metadata.ValueFromIncomingContext(ctx, "user-agent")
+	return len(agent) > 0 && drain.IsProbe(agent[0])
 }
 
 // misdirected answers a call that means somebody else, whose address this process has taken over. The code is the one

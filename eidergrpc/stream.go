@@ -16,14 +16,23 @@ const mostKept = 16
 // stream opens a stream, in as many tries as it takes and may have.
 func (cl *client) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	c := cl.newCall(ctx, method, true)
-	opts = append(opts[:len(opts):len(opts)], grpc.OnFinish(c.ended))
-	s := &stream{c: c, open: func() (grpc.ClientStream, error) { return open(c, desc, cc, method, opts...) }}
+	opts = append(opts[:len(opts):len(opts)], grpc.OnFinish(c.streamEnded))
+	s := &stream{c: c, one: !desc.ServerStreams, open: func() (grpc.ClientStream, error) { return open(c, desc, cc, method, opts...) }}
 	first, err := s.opened()
 	if err != nil {
+		c.end(err)
 		return nil, err
 	}
 	s.now.Store(&first)
 	return s, nil
+}
+
+// streamEnded is gRPC's word that one of the streams of the call has ended.
+func (c *call) streamEnded(err error) {
+	c.ended(err)
+	if c.Context.Err() != nil { // nobody needs to read on
+		c.end(err)
+	}
 }
 
 // stream is a stream that may be opened again elsewhere until its first answer: gRPC does that itself once, and not
@@ -31,6 +40,7 @@ func (cl *client) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Cl
 type stream struct {
 	c    *call
 	open func() (grpc.ClientStream, error)
+	one  bool // one answer is all
 	now  atomic.Pointer[grpc.ClientStream]
 
 	answered atomic.Bool // nothing is sent again from here on
@@ -87,6 +97,17 @@ func (s *stream) CloseSend() error {
 }
 
 func (s *stream) RecvMsg(m any) error {
+	err := s.recv(m)
+	switch {
+	case err == io.EOF, err == nil && s.one:
+		s.c.end(nil)
+	case err != nil:
+		s.c.end(err)
+	}
+	return err
+}
+
+func (s *stream) recv(m any) error {
 	for {
 		err := s.current().RecvMsg(m)
 		switch {

@@ -12,11 +12,14 @@ func (cl *client) unary(ctx context.Context, method string, req, reply any, cc *
 	for {
 		err := invoke(c, method, req, reply, cc, opts...)
 		if err == nil {
+			c.end(nil)
 			return nil
 		}
 		c.ended(err)
 		if !c.again(err) {
-			return c.explain(err)
+			err = c.explain(err)
+			c.end(err)
+			return err
 		}
 	}
 }

@@ -37,8 +37,10 @@ func TestExamplesRunAsTheyStand(t *testing.T) {
 		return cmd, text
 	}
 	serve, served := run("serve", "-addr", "127.0.0.1:0")
-	waitListed(t, addr)
-	for name, want := range map[string]string{"call": "200 OK paid", "pick": "connected to orders/"} {
+	tills, left := run("grpcserve", "-addr", "127.0.0.1:0")
+	waitListed(t, addr, "orders")
+	waitListed(t, addr, "tills")
+	for name, want := range map[string]string{"call": "200 OK paid", "pick": "connected to orders/", "grpccall": "tills: SERVING"} {
 		cmd, text := run(name)
 		if err := cmd.Wait(); err != nil || !strings.Contains(text.String(), want) {
 			t.Errorf("%s: %v, it said %q, want %q", name, err, text, want)
@@ -52,21 +54,26 @@ func TestExamplesRunAsTheyStand(t *testing.T) {
 	if err := watch.Wait(); err != nil {
 		t.Errorf("watch: %v", err)
 	}
-	if err := serve.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := serve.Wait(); err != nil || !strings.Contains(served.String(), "ended by: barrier") {
-		t.Errorf("serve: %v, it said %q", err, served)
+	for name, p := range map[string]struct {
+		*exec.Cmd
+		*said
+	}{"serve": {serve, served}, "grpcserve": {tills, left}} {
+		if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Wait(); err != nil || !strings.Contains(p.said.String(), "ended by: barrier") {
+			t.Errorf("%s: %v, it said %q", name, err, p.said)
+		}
 	}
 }
 
-func waitListed(t *testing.T, addr string) {
+func waitListed(t *testing.T, addr, service string) {
 	t.Helper()
 	reg := registry.Open(registry.Config{Addr: addr})
 	defer reg.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	for view, err := range reg.Watch(ctx, "orders") {
+	for view, err := range reg.Watch(ctx, service) {
 		if err == nil && len(view.Instances) == 1 && view.Instances[0].Status == eider.Up {
 			return
 		}
