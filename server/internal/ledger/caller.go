@@ -361,6 +361,9 @@ func (t *Table) ExtendCaller(now time.Time, caller string, d time.Duration) Effe
 // comeBack has barriers wait until somebody from before, who was told to come back in d, has done so: callers
 // spread that by up to a quarter, and then have to connect.
 func (t *Table) comeBack(d moment) {
+	if t.cfg.Memory {
+		t.noted(Trace{})
+	}
 	t.before = max(t.before, min(max(t.cfg.Cap+d, t.clock+d+d/4+t.cfg.Reattach), t.cfg.Cap+maxWait))
 	for _, run := range t.running() {
 		if i, ok := run.index[string(eider.FromBefore)]; ok && run.from+run.members[i].cap < t.before {

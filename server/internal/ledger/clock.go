@@ -69,6 +69,7 @@ const lookWork = 4096
 // when more is due, Next is now.
 func (t *Table) Look(now time.Time) Effects {
 	t.begin(now)
+	t.outwait()
 	t.forget()
 	t.work = lookWork
 	t.round()

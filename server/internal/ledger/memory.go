@@ -18,6 +18,7 @@ type Memory struct {
 	Instances []Kept
 	Callers   []eider.Caller // of which Service, ID, Kind and Cap count
 	Marks     []Mark         // of holds and releases
+	Before    time.Duration  // how long that run meant to wait for callers from before itself; 0 when that was over
 	Written   time.Time      // when the run before was last heard of, by the wall's clock
 	Closed    bool           // that run ended in order, and nothing that it knew is missing
 }
@@ -36,7 +37,8 @@ type Kept struct {
 	Reachable bool // and has accepted a dial
 }
 
-// Trace names a piece of the memory: an instance by its id, a caller of the service, or the holding of a key.
+// Trace names a piece of the memory: an instance by its id, a caller of the service, or the holding of a key. The
+// zero Trace is the wait for callers from before.
 type Trace struct{ Service, ID, Caller, Held string }
 
 // note tells that what is to be kept of an instance has changed.
@@ -119,6 +121,18 @@ func (t *Table) HoldTraces() []Trace {
 	return out
 }
 
+// KeptBefore returns how long this run waits for callers from before, false once that is over. A run that ends
+// earlier leaves them to the next one.
+func (t *Table) KeptBefore() (time.Duration, bool) { return t.before, t.clock < t.before }
+
+// outwait tells when the wait for callers from before is over.
+func (t *Table) outwait() {
+	if t.cfg.Memory && !t.outwaited && t.clock >= t.before {
+		t.outwaited = true
+		t.noted(Trace{})
+	}
+}
+
 // Traces returns the names of all that is to be kept of a service.
 func (t *Table) Traces(service string) []Trace {
 	svc := t.services[service]
@@ -155,16 +169,15 @@ func (t *Table) Names() []string {
 //
 // Callers don't come back one by one: as of any run before, one member stands for them in every drain until the
 // largest of their caps has passed. Unless the run before ended in order some may be missing, and the cap is at
-// least the usual one.
+// least the usual one. Whom that run hadn't waited for long enough is waited for by this one.
 //
 // Holds come back however old they are: what an operator has decided, only an operator or its end takes back.
 func (t *Table) Restore(now time.Time, m Memory) Effects {
 	t.begin(now)
 	age := max(now.Sub(m.Written), 0)
+	t.before = min(m.Before, maxLease)
 	if !m.Closed {
-		t.before = t.cfg.Cap
-	} else {
-		t.before = 0
+		t.before = max(t.before, t.cfg.Cap)
 	}
 	for i := range m.Callers {
 		t.before = max(t.before, min(m.Callers[i].Cap, maxLease))

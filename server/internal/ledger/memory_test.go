@@ -20,6 +20,9 @@ func remembering(t testing.TB) *world {
 // memory is what a node would have on disk now.
 func (w *world) memory(closed bool) Memory {
 	m := Memory{Written: w.now, Closed: closed}
+	if before, waits := w.tb.KeptBefore(); waits {
+		m.Before = before
+	}
 	for _, name := range slices.Sorted(slices.Values(w.tb.Names())) {
 		for _, trace := range w.tb.Traces(name) {
 			if k, ok := w.tb.Kept(eider.Key{Service: name, ID: trace.ID}); ok {
@@ -175,6 +178,26 @@ func TestCallersFromBefore(t *testing.T) {
 	}
 }
 
+// A run that ends before it has waited for who came before leaves them to the next one: also in order.
+func TestCallersFromBeforeOutliveAShortRun(t *testing.T) {
+	w := remembering(t)
+	w.restart(time.Second, Memory{Written: w.now, Closed: true, Callers: []eider.Caller{{ID: "slow", Service: "orders", Cap: 65 * time.Second}}})
+	w.advance(time.Minute)
+	w.restart(time.Second, w.memory(true))
+	w.mustRegister("p", "orders/1", "10.0.0.1:1")
+	w.leave("p", "orders/1")
+	w.advance(64 * time.Second)
+	if w.drain("orders/1").Reached {
+		t.Error("the barrier is vacuous")
+	}
+	w.advance(2 * time.Second)
+	w.left("p", "orders/1")
+	w.restart(time.Second, w.memory(true))
+	if void := w.tb.Void(); len(void) > 0 {
+		t.Errorf("and they are waited for ever: %q", void)
+	}
+}
+
 // A retry-after that is handed out after the restart never shortens the wait for who came before.
 func TestALongCapIsntShortenedByARetryAfter(t *testing.T) {
 	w := remembering(t)
@@ -291,10 +314,12 @@ func TestNotesAreComplete(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := &chaos{t: rt, now: time.Unix(0, 0), numbers: map[uint64]eider.Record{}}
 		c.tb = New(Config{Node: "a", Memory: true, Retention: 90 * time.Second, MaxTombstones: 4}, c.now)
-		disk := map[Trace]any{}
+		disk := map[Trace]any{{}: c.tb.cfg.Cap}
 		c.saw = func(fx Effects) {
 			for _, trace := range fx.Memory {
-				if k, ok := c.tb.Kept(eider.Key{Service: trace.Service, ID: trace.ID}); ok {
+				if before, ok := c.tb.KeptBefore(); ok && trace == (Trace{}) {
+					disk[trace] = before
+				} else if k, ok := c.tb.Kept(eider.Key{Service: trace.Service, ID: trace.ID}); ok {
 					disk[trace] = legible(k)
 				} else if _, ok := c.tb.KeptCaller(trace.Service, trace.Caller); ok {
 					disk[trace] = true
@@ -305,7 +330,11 @@ func TestNotesAreComplete(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 120).Draw(rt, "steps") {
 			did := c.step()
+			c.saw(c.tb.Look(c.now))
 			now := map[Trace]any{}
+			if before, ok := c.tb.KeptBefore(); ok {
+				now[Trace{}] = before
+			}
 			for _, name := range c.tb.Names() {
 				for _, trace := range c.tb.Traces(name) {
 					if k, ok := c.tb.Kept(eider.Key{Service: trace.Service, ID: trace.ID}); ok {

@@ -18,7 +18,9 @@ type Table struct {
 	clock  moment
 	grace  moment // until then silence ends nobody
 	before moment // until then there may be callers from before this run that haven't come back
-	work   int    // what this Look may still do
+
+	outwaited bool // the memory says that this is over
+	work      int  // what this Look may still do
 
 	services  map[string]*service
 	sessions  map[Session]*session

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/server/internal/ledger"
 )
 
 // plan draws what goes wrong, and when.
@@ -149,15 +150,27 @@ func (w *world) doom(which func(*stream) bool) {
 	}
 }
 
-// restart ends a node's process and starts it again, with nothing in it. Only of one alone: what others
-// know of its instances would be orphans, which no table has yet.
+// restart ends a node's process and starts it again: with nothing in it; or with what it had on disk, which is all
+// it knew if it ended in order. Only of one alone: what others know of its instances would be orphans, which no
+// table has yet.
 func (w *world) restart(n *node) {
 	if len(w.nodes) > 1 || w.quiet {
 		return
 	}
-	w.log("%s restarts", n.name)
+	var m *ledger.Memory
+	switch {
+	case w.chance(0.3):
+		w.log("%s restarts, and remembers nothing", n.name)
+	case w.chance(0.5):
+		w.log("%s crashes, and comes back from disk", n.name)
+		m = n.disk.memory(false)
+	default:
+		w.log("%s ends in order, and comes back from disk", n.name)
+		n.disk.write(n)
+		m = n.disk.memory(true)
+	}
 	w.doom(func(st *stream) bool { return st.node == n })
-	n.boot(false)
+	n.boot(false, m)
 	n.meet()
 }
 

@@ -64,7 +64,8 @@ func (n *node) excused(c *caller, d *eider.Drain) bool {
 	}
 	for _, st := range c.streams {
 		if st.run != st.node.run {
-			if n.w.now-st.node.started < maxPause {
+			forgotten := st.nodeEnd && n.w.now-st.nodeLost >= remember // by the run before already
+			if !forgotten && n.w.now-st.node.started < maxPause {
 				return false
 			}
 			continue

@@ -25,6 +25,7 @@ type node struct {
 	known   map[eider.Key]eider.Record // what was published last: the past, for invariants
 	heard   map[uint64]time.Duration   // when an incarnation was last heard of by its stream
 	reached map[uint64]bool            // barriers, by nonce
+	disk    disk
 	seen    map[eider.EventKind]int
 	polled  int
 	wedged  int
@@ -32,18 +33,25 @@ type node struct {
 
 func (w *world) newNode(number int) *node {
 	n := &node{w: w, name: fmt.Sprint("n", number), place: w.place(), number: number, seen: map[eider.EventKind]int{}}
-	n.boot(w.chance(0.5))
+	n.boot(w.chance(0.5), nil)
 	return n
 }
 
-// boot starts the node's process, with nothing in it.
-func (n *node) boot(fresh bool) {
+// boot starts the node's process, with nothing in it but what a run before has kept.
+func (n *node) boot(fresh bool, m *ledger.Memory) {
 	n.run++
 	n.started = n.w.now
 	n.tb = ledger.New(settings(n.name, n.run, fresh), n.clock())
 	n.holders, n.attach = map[eider.Key]*stream{}, map[ledger.Session]*stream{}
 	n.known, n.heard, n.reached = map[eider.Key]eider.Record{}, map[uint64]time.Duration{}, map[uint64]bool{}
 	n.watches, n.waiting, n.stopped = nil, nil, false
+	n.disk.late = nil
+	if m == nil {
+		n.disk.kept = map[ledger.Trace]any{}
+	} else {
+		n.remember(m)
+	}
+	n.disk.note(n, []ledger.Trace{{}}) // a node looks at everything once it has begun
 	n.look(n.run)
 	if len(n.w.nodes) != 1 || n.number > 0 {
 		n.sync(n.run)
@@ -78,6 +86,7 @@ func (n *node) took(fx ledger.Effects) {
 	for i := range fx.Events {
 		n.note(&fx.Events[i])
 	}
+	n.disk.note(n, fx.Memory)
 	changed := ""
 	for _, key := range fx.Changed {
 		n.publish(key)

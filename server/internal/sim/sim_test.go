@@ -39,7 +39,7 @@ func TestSeeds(t *testing.T) {
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(800)) // it is all garbage
 	begun := time.Now()
-	var next, steps, barriers, capped, lapses, deaths, polled, wedged, bad atomic.Int64
+	var next, steps, barriers, capped, lapses, deaths, polled, wedged, restored, bad atomic.Int64
 	var wait sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wait.Go(func() {
@@ -56,6 +56,7 @@ func TestSeeds(t *testing.T) {
 				deaths.Add(int64(r.Deaths))
 				polled.Add(int64(r.Polled))
 				wedged.Add(int64(r.Wedged))
+				restored.Add(int64(r.Restored))
 				for _, text := range r.Broken {
 					bad.Add(1)
 					t.Errorf("seed %d (go test ./internal/sim -run Seeds -v -play %d): %s", seed, seed, text)
@@ -64,9 +65,9 @@ func TestSeeds(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	t.Logf("%d seeds from %d in %s: %d steps, %d barriers, %d caps, %d lapses, %d deaths, %d polled, %d wedged", n, *from, time.Since(begun).Round(time.Millisecond),
-		steps.Load(), barriers.Load(), capped.Load(), lapses.Load(), deaths.Load(), polled.Load(), wedged.Load())
-	if n >= 100 && (barriers.Load() == 0 || capped.Load() == 0 || lapses.Load() == 0 || deaths.Load() == 0 || polled.Load() == 0 || wedged.Load() == 0) {
+	t.Logf("%d seeds from %d in %s: %d steps, %d barriers, %d caps, %d lapses, %d deaths, %d polled, %d wedged, %d restarts from disk", n, *from, time.Since(begun).Round(time.Millisecond),
+		steps.Load(), barriers.Load(), capped.Load(), lapses.Load(), deaths.Load(), polled.Load(), wedged.Load(), restored.Load())
+	if n >= 100 && (barriers.Load() == 0 || capped.Load() == 0 || lapses.Load() == 0 || deaths.Load() == 0 || polled.Load() == 0 || wedged.Load() == 0 || restored.Load() == 0) {
 		t.Error("the worlds are too quiet to find anything")
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 // settings are the ledger's, an eighth to a quarter of their defaults, so that a minute has many leases.
 func settings(name string, run uint64, fresh bool) ledger.Config {
-	return ledger.Config{Node: name, Run: run, Fresh: fresh, Lease: lease, Beat: beat, Cap: maxPause, Remember: remember,
+	return ledger.Config{Node: name, Run: run, Fresh: fresh, Memory: true, Lease: lease, Beat: beat, Cap: maxPause, Remember: remember,
 		Reattach: 500 * time.Millisecond, Retention: time.Hour}
 }
 
@@ -60,6 +60,7 @@ type Result struct {
 	Deaths   int
 	Polled   int      // drains that a poller's own timers ended
 	Wedged   int      // suspicions
+	Restored int      // nodes that came back with what they knew
 	Broken   []string // what did not hold; empty is good
 	Trace    string   // what happened, if asked for
 }
@@ -84,6 +85,7 @@ func Run(seed uint64, trace bool) Result {
 		r.Deaths += n.seen[eider.EventDead]
 		r.Polled += n.polled
 		r.Wedged += n.wedged
+		r.Restored += n.seen[eider.EventRestored]
 	}
 	if w.trace != nil {
 		r.Trace = w.trace.String()

@@ -44,15 +44,22 @@ const (
 	markGone  protowire.Number = 3 // fixed64: unix nanoseconds
 )
 
+// Of the wait for callers from before.
+const beforeWait protowire.Number = 1 // milliseconds
+
 // The letters.
 const (
 	ofInstance = "i"
 	ofCaller   = "c"
 	ofHold     = "h"
+	ofBefore   = "b"
 )
 
 // keyOf is where a piece is kept.
 func keyOf(t ledger.Trace) string {
+	if t == (ledger.Trace{}) {
+		return ofBefore
+	}
 	if t.ID != "" {
 		return ofInstance + t.Service + "\x00" + t.ID
 	}
@@ -64,8 +71,8 @@ func keyOf(t ledger.Trace) string {
 
 // traceOf reads keyOf; false for a key of another version.
 func traceOf(key string) (ledger.Trace, bool) {
-	if key == "" {
-		return ledger.Trace{}, false
+	if key == "" || key == ofBefore {
+		return ledger.Trace{}, key != ""
 	}
 	service, name, ok := strings.Cut(key[1:], "\x00")
 	switch {
@@ -218,6 +225,19 @@ func decodeMark(t ledger.Trace, value []byte) (m ledger.Mark, ok bool) {
 		}
 	})
 	return m, ok && whole && m.Count > 0 && (m.Hold == nil || m.Hold.Count == m.Count)
+}
+
+func encodeBefore(wait time.Duration) []byte {
+	return number(nil, beforeWait, uint64(wait.Milliseconds()))
+}
+
+func decodeBefore(value []byte) (wait time.Duration, ok bool) {
+	ok = fields(value, func(field protowire.Number, v uint64, _ []byte) {
+		if field == beforeWait {
+			wait = milliseconds(v)
+		}
+	})
+	return wait, ok
 }
 
 func milliseconds(v uint64) time.Duration {

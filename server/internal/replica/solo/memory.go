@@ -75,24 +75,7 @@ func (r *Registry) restore(now time.Time, found *disk.Found) {
 	m := ledger.Memory{Written: found.Written, Closed: found.Closed}
 	strange := 0
 	for key, value := range found.Pairs {
-		t, ok := traceOf(key)
-		if ok && t.ID != "" {
-			var k ledger.Kept
-			if k, ok = decodeInstance(t, value); ok {
-				m.Instances = append(m.Instances, k)
-			}
-		} else if ok && t.Held != "" {
-			var mark ledger.Mark
-			if mark, ok = decodeMark(t, value); ok {
-				m.Marks = append(m.Marks, mark)
-			}
-		} else if ok {
-			var c eider.Caller
-			if c, ok = decodeCaller(t, value); ok {
-				m.Callers = append(m.Callers, c)
-			}
-		}
-		if !ok {
+		if !recall(&m, key, value) {
 			strange++
 		}
 	}
@@ -101,6 +84,32 @@ func (r *Registry) restore(now time.Time, found *disk.Found) {
 		r.cfg.Logger.Warn(fmt.Sprintf("eider: memory: %d of %d pieces can't be read by this version, and are left out", strange, len(found.Pairs)))
 	}
 	r.apply(now, r.table.Restore(now, m))
+}
+
+// recall adds a piece to a memory; false if this version can't read it.
+func recall(m *ledger.Memory, key string, value []byte) bool {
+	t, ok := traceOf(key)
+	switch {
+	case !ok:
+	case t.ID != "":
+		var k ledger.Kept
+		if k, ok = decodeInstance(t, value); ok {
+			m.Instances = append(m.Instances, k)
+		}
+	case t.Held != "":
+		var mark ledger.Mark
+		if mark, ok = decodeMark(t, value); ok {
+			m.Marks = append(m.Marks, mark)
+		}
+	case t.Caller != "":
+		var c eider.Caller
+		if c, ok = decodeCaller(t, value); ok {
+			m.Callers = append(m.Callers, c)
+		}
+	default:
+		m.Before, ok = decodeBefore(value)
+	}
+	return ok
 }
 
 // note takes down what has changed, under the lock.
@@ -177,7 +186,8 @@ func (r *Registry) saveAll() {
 	r.mu.Lock()
 	names := r.table.Names()
 	r.mu.Unlock()
-	known := make(map[string]struct{})
+	known := map[string]struct{}{ofBefore: {}}
+	r.put(map[ledger.Trace]struct{}{{}: {}})
 	for _, name := range names {
 		r.mu.Lock()
 		traces := r.table.Traces(name)
@@ -232,6 +242,7 @@ type piece struct {
 	kept   ledger.Kept
 	caller eider.Caller
 	mark   ledger.Mark
+	before time.Duration
 	gone   bool
 }
 
@@ -241,7 +252,9 @@ func (r *Registry) pieces(traces []ledger.Trace, out []piece) []piece {
 	for _, t := range traces {
 		p := piece{trace: t}
 		var ok bool
-		if t.ID != "" {
+		if t == (ledger.Trace{}) {
+			p.before, ok = r.table.KeptBefore()
+		} else if t.ID != "" {
 			p.kept, ok = r.table.Kept(eider.Key{Service: t.Service, ID: t.ID})
 		} else if t.Held != "" {
 			p.mark, ok = r.table.KeptHold(eider.Key{Service: t.Service, ID: t.Held})
@@ -260,6 +273,8 @@ func (p *piece) put(store *disk.Store) error {
 	case p.gone:
 		store.Delete(key)
 		return nil
+	case p.trace == (ledger.Trace{}):
+		return store.Put(key, encodeBefore(p.before))
 	case p.trace.Caller != "":
 		return store.Put(key, encodeCaller(&p.caller))
 	}
