@@ -99,9 +99,12 @@ func TestRestart(t *testing.T) {
 	dir := t.TempDir()
 	n := begin(t, dir, false)
 	a := attach(t, n.Registry, "p")
-	for i := range 3 {
-		register(t, a, full(i))
+	grant, err := a.Register(full(0), 0, [16]byte{})
+	if err != nil {
+		t.Fatal(err)
 	}
+	register(t, a, full(1))
+	register(t, a, full(2))
 	if err := a.Leave(full(1).Key, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +112,7 @@ func TestRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	follow(t, n.Registry, "c", "orders")
-	n.kept(t, 4)
+	n.kept(t, 5) // with the wait for callers from before
 	crashed := copyOf(t, dir)
 	register(t, a, full(4))
 	follow(t, n.Registry, "d", "users")
@@ -133,7 +136,12 @@ func TestRestart(t *testing.T) {
 		a := attach(t, n.Registry, "p")
 		again := full(0)
 		again.Incarnation.Number, again.Attachment = 1, 2
-		register(t, a, again)
+		if _, err := a.Register(again, 0, [16]byte{}); eider.KindOf(err) != eider.Stale {
+			t.Errorf("a stranger who has read the nonce attaches: %v", err)
+		}
+		if _, err := a.Register(again, 0, grant.Secret); err != nil {
+			t.Error(err)
+		}
 		if v, _ := n.View("orders"); v.Instances[0].Suspicion != 0 {
 			t.Errorf("after its attach: %+v", v.Instances[0])
 		}
