@@ -3,7 +3,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"net/netip"
 	"time"
 
 	"github.com/eiderhq/eider"
@@ -26,7 +26,9 @@ type Polling struct {
 	Every   time.Duration // the longest time from one fetched list to the next
 	Cache   time.Duration // for how long it may use an older list than the one that it fetched last
 	Waits   bool          // it is answered when something changes, so that its polls may come closer together
-	From    string        // who asks and from where, as far as is known
+
+	Identity string     // who it has shown to be; "" where nobody is asked
+	Addr     netip.Addr // where it comes from; not valid when that isn't IP
 }
 
 // Check holds the word to its bounds, all faults at once.
@@ -52,7 +54,6 @@ type polling struct {
 	every, cache moment
 	said         moment // when it last said so
 	at           moment // its last poll
-	from         string // where its last poll came from
 	several      moment // until then it is taken for several processes under one name
 }
 
@@ -79,17 +80,16 @@ func (t *Table) poll(now time.Time, said *Polling, at uint64) error {
 	if svc == nil {
 		return eider.Errorf(eider.NotFound, op, "nobody has ever registered there")
 	}
-	proc := t.processes[own(said.Caller)]
-	if proc != nil && !proc.polls {
-		return eider.Errorf(eider.Conflict, op, "a process called %.40q has a stream here and counts by its acknowledgements; poll under another name", said.Caller)
+	name, who, err := t.pollerName(op, said)
+	if err != nil {
+		return err
 	}
 	var f *following
-	if proc != nil {
+	if proc := t.processes[name]; proc != nil {
 		f = proc.following(svc)
 	}
 	if f == nil {
-		var err error
-		if f, err = t.followByPolls(now, own(said.Caller), svc); err != nil {
+		if f, err = t.followByPolls(now, name, who, svc); err != nil {
 			return err
 		}
 	}
@@ -102,13 +102,34 @@ func (t *Table) poll(now time.Time, said *Polling, at uint64) error {
 	return nil
 }
 
-// followByPolls makes a process that polls a caller of a service. Half of the callers may be such: who acknowledges
-// isn't turned away for those who only say when they ask.
-func (t *Table) followByPolls(now time.Time, name string, svc *service) (*following, error) {
-	if limit := t.cfg.MaxCallers / 2; t.processes[name] == nil && t.pollers >= limit {
-		err := eider.Errorf(eider.Limited, "poll "+svc.name, "this node already has %d callers that poll, the most it takes; raise its limit or use another node", limit)
-		err.RetryAfter = retryFull
-		return nil, err
+// pollerName returns the name under which polls count, and who stands behind it. As with streams, a name is one
+// principal's: who polls under that of another one is a caller of his own, and settles nobody else.
+func (t *Table) pollerName(op string, said *Polling) (name, who string, err error) {
+	who = Peer{Identity: said.Identity, Addr: said.Addr}.principal()
+	name = own(said.Caller)
+	if proc := t.processes[name]; proc != nil && who != "" && proc.who != "" && proc.who != who {
+		name += " polling from " + who
+	}
+	if proc := t.processes[name]; proc != nil && !proc.polls {
+		err = eider.Errorf(eider.Conflict, op, "a process called %.40q has a stream here and counts by its acknowledgements; poll under another name", name)
+	}
+	return name, who, err
+}
+
+// followByPolls makes a process that polls a caller of a service. Half of the callers may be such, and a fifth may be
+// one principal's: who acknowledges isn't turned away for those who only say when they ask.
+func (t *Table) followByPolls(now time.Time, name, who string, svc *service) (*following, error) {
+	if t.processes[name] == nil {
+		var err *eider.Error
+		if all, own := t.cfg.MaxCallers/2, t.cfg.MaxCallers/5; t.pollers >= all {
+			err = eider.Errorf(eider.Limited, "poll "+svc.name, "this node already has %d callers that poll, the most it takes; raise its limit or use another node", all)
+		} else if who != "" && who != local && t.pollersOf[who] >= own {
+			err = eider.Errorf(eider.Limited, "poll "+svc.name, "%s already has %d callers that poll, the most that one may have here; use fewer names, or another node", who, own)
+		}
+		if err != nil {
+			err.RetryAfter = retryFull
+			return nil, err
+		}
 	}
 	p := t.named(name)
 	f, err := t.follow(now, p, svc.name)
@@ -117,8 +138,9 @@ func (t *Table) followByPolls(now time.Time, name string, svc *service) (*follow
 		return nil, err
 	}
 	if !p.polls {
-		p.polls = true
+		p.polls, p.who = true, who
 		t.pollers++
+		t.pollersOf[who]++
 	}
 	f.poll = &polling{at: -maxPoll}
 	return f, nil
@@ -126,15 +148,13 @@ func (t *Table) followByPolls(now time.Time, name string, svc *service) (*follow
 
 // heardPoll takes down how a caller polls. A shorter word counts once the time of the longer one has passed: what was
 // fetched under that is still in use. A name that polls twice within half of the time that it says is taken for
-// several processes that share it: what one of them has fetched says nothing of the others. So is one whose polls come
-// from elsewhere than before: in another's name one can lengthen a drain, never shorten it.
+// several processes that share it: what one of them has fetched says nothing of the others.
 func (t *Table) heardPoll(f *following, said *Polling) {
 	p, was := f.poll, f.poll.cap()
 	if p.every > 0 {
 		t.countCap(f, -1)
 	}
-	soon := !said.Waits && 2*(t.clock-p.at) <= max(p.every, said.Every)
-	if elsewhere := p.every > 0 && said.From != p.from; soon || elsewhere {
+	if gap := t.clock - p.at; !said.Waits && 2*gap <= max(p.every, said.Every) {
 		p.several = t.clock + max(p.kept(), pollsKept*(said.Every+said.Cache))
 	}
 	if t.clock >= p.said+p.cap() || said.Every >= p.every && said.Cache >= p.cache {
@@ -143,9 +163,6 @@ func (t *Table) heardPoll(f *following, said *Polling) {
 		p.every, p.cache = max(p.every, said.Every), max(p.cache, said.Cache)
 	}
 	p.at = t.clock
-	if p.from != said.From {
-		p.from = strings.Clone(said.From)
-	}
 	t.countCap(f, +1)
 	if p.cap() != was {
 		t.noteCaller(f)
@@ -193,6 +210,9 @@ func (t *Table) pollsNoMore(f *following) {
 	t.countCap(f, -1)
 	if len(f.proc.follows) == 0 {
 		t.pollers--
+		if t.pollersOf[f.proc.who]--; t.pollersOf[f.proc.who] == 0 {
+			delete(t.pollersOf, f.proc.who)
+		}
 	}
 }
 

@@ -26,7 +26,7 @@ func (p Peer) principal() string {
 func (t *Table) claim(p Peer) *process {
 	who := p.principal()
 	apart := p.Caller + " from " + who
-	if proc := t.processes[apart]; who != "" && proc != nil {
+	if proc := t.processes[apart]; who != "" && proc != nil && !proc.polls {
 		return proc
 	}
 	proc := t.process(p.Caller)

@@ -29,19 +29,20 @@ type Table struct {
 	addresses map[string]*entry // the latest at each, others linked behind it
 	drains    map[departure]*drain
 	holds     map[eider.Key]*hold
-	finished  []*drain // the latest last
-	begun     uint64   // drains, ever
-	reports   uint64   // made of drains, ever
-	callers   int      // processes that follow something
-	pollers   int      // of those, the ones that poll
-	polled    caps     // of all of them
-	held      int      // keys
-	freed     []*hold  // released, the latest last
-	counted   uint64   // the highest count of a hold or a release that is known
-	counting  bool     // this run has given one
-	ofHolds   int      // of the running drains
-	used      int      // services with an instance or a caller
-	waits     moment   // some caller was told to come back by then
+	finished  []*drain       // the latest last
+	begun     uint64         // drains, ever
+	reports   uint64         // made of drains, ever
+	callers   int            // processes that follow something
+	pollers   int            // of those, the ones that poll
+	pollersOf map[string]int // by principal
+	polled    caps           // of all of them
+	held      int            // keys
+	freed     []*hold        // released, the latest last
+	counted   uint64         // the highest count of a hold or a release that is known
+	counting  bool           // this run has given one
+	ofHolds   int            // of the running drains
+	used      int            // services with an instance or a caller
+	waits     moment         // some caller was told to come back by then
 	peers     []peer
 
 	words  words
@@ -73,7 +74,7 @@ func New(cfg Config, now time.Time) *Table {
 	t := &Table{
 		cfg: cfg, last: now, node: scope{floor: 2},
 		services: map[string]*service{}, sessions: map[Session]*session{}, followers: map[Follower]*follower{},
-		processes: map[string]*process{}, addresses: map[string]*entry{}, drains: map[departure]*drain{}, holds: map[eider.Key]*hold{},
+		processes: map[string]*process{}, addresses: map[string]*entry{}, drains: map[departure]*drain{}, holds: map[eider.Key]*hold{}, pollersOf: map[string]int{},
 		groups: map[groupKey]*group{}, words: words{}, rounds: newRounds(cfg.SuspectAfter),
 	}
 	if !cfg.Fresh {

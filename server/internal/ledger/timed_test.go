@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"testing"
@@ -63,7 +64,7 @@ func (c *chaos) timed(verb string, s Session, svc string, peer Peer) {
 	if verb == "poll" {
 		fx, _ := c.tb.Poll(c.now, Polling{Caller: peer.Caller, Service: svc, Every: time.Duration(c.n("every", 3)) * time.Second,
 			Cache: time.Duration(c.n("cache", 3)-1) * time.Second, Waits: rapid.Bool().Draw(c.t, "waits"),
-			From: rapid.SampledFrom([]string{"", "elsewhere"}).Draw(c.t, "from")}, 1)
+			Addr: rapid.SampledFrom([]netip.Addr{{}, netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.9")}).Draw(c.t, "from")}, 1)
 		c.took(fx)
 		return
 	}
@@ -120,7 +121,11 @@ func auditTimed(tb *Table) error {
 			return fmt.Errorf("%s counts the caps %v, has %v", name, svc.polled, own)
 		}
 	}
-	if pollers != tb.pollers || len(all)+len(tb.polled) > 0 && !cmp.Equal(all, tb.polled) {
+	of := 0
+	for _, n := range tb.pollersOf {
+		of += n
+	}
+	if of != pollers || pollers != tb.pollers || len(all)+len(tb.polled) > 0 && !cmp.Equal(all, tb.polled) {
 		return fmt.Errorf("the table counts %d pollers with %v, has %d with %v", tb.pollers, tb.polled, pollers, all)
 	}
 	return nil
@@ -212,5 +217,83 @@ func TestThePollersTimersAreKept(t *testing.T) {
 	next.leave("p", "orders/1")
 	if d := next.drain("orders/1"); d.Bound != 66*time.Second || d.Open != 1 {
 		t.Errorf("after a restart the drain is %+v, want one that waits as long as the poller may take", d)
+	}
+}
+
+// A token in a loop leaves room for others, and pollers leave room for who acknowledges.
+func TestPollersTakeNoMoreThanTheirShare(t *testing.T) {
+	w := newWorld(t, Config{Node: "a", Fresh: true, MaxCallers: 20})
+	w.mustRegister("p", "orders/1", "10.0.0.1:81")
+	poll := func(n int, who string) error {
+		fx, err := w.tb.Poll(w.now, Polling{Caller: fmt.Sprint("shop", n), Service: "orders", Every: time.Second, Identity: who}, 1)
+		w.saw(fx)
+		return err
+	}
+	for n := range 10 {
+		if err := poll(n, "token loop"); (err == nil) != (n < 4) || err != nil && eider.KindOf(err) != eider.Limited {
+			t.Fatalf("poller %d of one token: %v", n, err)
+		}
+	}
+	for n := range 10 {
+		who := fmt.Sprint("token ", n%3)
+		if err := poll(100+n, who); (err == nil) != (n < 6) || err != nil && eider.KindOf(err) != eider.Limited {
+			t.Fatalf("poller %d beside them: %v", n, err)
+		}
+	}
+	for n := range 10 {
+		w.follow(fmt.Sprint("native", n), "orders")
+	}
+	if err := poll(0, "token loop"); err != nil {
+		t.Errorf("one that polls already: %v", err)
+	}
+	w.advance(10 * time.Second)
+	if err := poll(7, "token loop"); err != nil || len(w.tb.pollersOf) != 1 {
+		t.Errorf("once they are forgotten: %v, counted %v", err, w.tb.pollersOf)
+	}
+}
+
+// A hold has unknown callers waited for too, as long as there are any; and nobody is asked to try who is held.
+func TestHoldsAndWhoCountsByTime(t *testing.T) {
+	w := fresh(t)
+	w.mustRegister("p", "orders/1", "10.0.0.1:81")
+	w.mustRegister("q", "orders/2", "10.0.0.1:82")
+	w.follow("a", "orders")
+	hold := func(k string) eider.Drain {
+		t.Helper()
+		h, fx, err := w.tb.Hold(w.now, key(k), eider.Hold{By: "me"})
+		w.saw(fx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range w.tb.Drains("orders") {
+			if d.Hold == h.Count {
+				return d
+			}
+		}
+		t.Fatalf("no drain of hold %d", h.Count)
+		return eider.Drain{}
+	}
+	if d := hold("orders/2"); d.Total != 1 {
+		t.Errorf("without unknown callers the hold waits for %+v", d.Members)
+	}
+	w.saw(w.tb.Work(w.now, w.actor("p").session, key("orders/1"), eider.Work{Arrived: 3, Unknown: true}))
+	if d := hold("orders/1"); d.Total != 2 || !slices.ContainsFunc(d.Members, func(m eider.Member) bool {
+		return m.Kind == eider.UnknownCallers && m.Cap == 8*time.Second
+	}) {
+		t.Errorf("with unknown callers the hold waits for %+v", d.Members)
+	}
+	w.advance(20 * time.Second)
+	w.want("orders/1", eider.Up, eider.Wedged)
+	if n := w.count(eider.EventTrial); n != 0 {
+		t.Errorf("%d trials of one that is held", n)
+	}
+	fx, err := w.tb.Release(w.now, key("orders/1"), "me")
+	w.saw(fx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.advance(7 * time.Second)
+	if w.count(eider.EventTrial) == 0 {
+		t.Error("no trial once it is released")
 	}
 }

@@ -42,14 +42,18 @@ func (t *Table) asks(e *entry, pause time.Duration) {
 	}
 }
 
-// awaitUnknown makes the unknown callers of an instance a member of its drain.
+// awaitUnknown makes the unknown callers of an instance a member of its drain. For a hold no instance asks: if it has
+// any, the pause is the expected one.
 func (t *Table) awaitUnknown(d *drain, e *entry) {
-	name := string(eider.UnknownCallers)
-	if e.work == nil || e.work.pause <= 0 {
+	if e.work == nil {
 		return
 	}
-	if _, ok := d.index[name]; !ok {
-		t.enter(d, member{caller: name, kind: eider.UnknownCallers, cap: e.work.pause})
+	pause, name := e.work.pause, string(eider.UnknownCallers)
+	if d.key.hold != 0 {
+		pause = t.cfg.Unknown * time.Duration(toInt(e.work.unknown))
+	}
+	if _, ok := d.index[name]; !ok && pause > 0 {
+		t.enter(d, member{caller: name, kind: eider.UnknownCallers, cap: pause})
 	}
 }
 

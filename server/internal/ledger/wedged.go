@@ -140,11 +140,14 @@ func (t *Table) try(w *work) {
 	if w.tries > 0 {
 		at = max(at, w.tried+trialBeats*t.cfg.Beat)
 	}
+	e := w.e
+	if e.hold.held() { // nobody is to call it, and somebody looks at it anyway
+		at = max(at, t.clock+trialBeats*t.cfg.Beat)
+	}
 	if t.clock < at {
 		t.alarms.set(w, at)
 		return
 	}
-	e := w.e
 	if f, name, any := t.trier(e, w.tries); any {
 		t.fx.Trials = append(t.fx.Trials, Trial{Follower: f, Departure: e.rec.Departure()})
 		t.event(eider.Event{Kind: eider.EventTrial, Service: e.svc.name, ID: e.rec.ID, Incarnation: e.rec.Incarnation,

@@ -166,6 +166,29 @@ var hungCases = []testCase{
 			w.Error("an observer, or a caller of another service, was asked")
 		}
 	}},
+	{name: "WhenAllHangAllStayListed", run: func(w *world) {
+		var ps []*process
+		for _, id := range []string{"1", "2", "3", "4", "5"} {
+			ps = append(ps, w.serve("orders", id))
+		}
+		for _, p := range ps {
+			p.hangs(2)
+		}
+		w.pass(10 * lease)
+		for _, p := range ps {
+			w.stands("orders", p.rec.ID, eider.Up, eider.Wedged) // callers pick from all of them: less than half is unsuspected
+		}
+		if n, _ := w.happened(eider.EventPreserving, ""); n > 0 {
+			w.Error("who hangs is counted among the silent")
+		}
+		for _, p := range ps {
+			p.answers(0)
+		}
+		w.pass(beat)
+		for _, p := range ps {
+			w.stands("orders", p.rec.ID, eider.Up, 0)
+		}
+	}},
 	{name: "AHungInstanceThatIsStillCalledNeedsNoTrial", run: func(w *world) {
 		p := w.serve("orders", "1")
 		a := w.caller("a").follow("orders")

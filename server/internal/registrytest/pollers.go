@@ -1,6 +1,7 @@
 package registrytest
 
 import (
+	"net/netip"
 	"strings"
 	"time"
 
@@ -20,7 +21,7 @@ func (w *world) poll(caller, service string) *eider.View {
 }
 
 func pollOf(caller, service string) replica.Poll {
-	return replica.Poll{Caller: caller, Service: service, Every: 30 * time.Second, Cache: 10 * time.Second}
+	return replica.Poll{Caller: caller, Service: service, Every: 30 * time.Second, Cache: 10 * time.Second, Addr: loopback()}
 }
 
 // reachedAfter holds a drain's barrier to a time after the leave.
@@ -137,18 +138,28 @@ var pollerCases = []testCase{
 		w.poll("shop", "orders")
 		w.reachedAfter(p, 40*time.Second+pollerMargin)
 	}},
-	{name: "APollInAnothersNameShortensNothing", run: func(w *world) {
+	{name: "APollInAnothersNameSettlesNobodyElse", run: func(w *world) {
 		p := w.serve("orders", "1")
 		w.serve("orders", "2")
 		w.poll("shop", "orders")
 		w.pass(20 * time.Second)
 		p.leave()
 		w.pass(time.Second)
-		forged := pollOf("shop", "orders")
-		forged.From = "10.9.9.9"
-		_, _, err := w.reg.(replica.Poller).Poll(forged)
-		w.must(err)
-		w.reachedAfter(p, 40*time.Second+pollerMargin)
+		for _, forged := range []replica.Poll{
+			{Addr: netip.MustParseAddr("10.9.9.9")},
+			{Addr: loopback(), Identity: "token thief"},
+		} {
+			forged.Caller, forged.Service, forged.Every = "shop", "orders", time.Second
+			_, _, err := w.reg.(replica.Poller).Poll(forged)
+			w.must(err)
+		}
+		if d := w.drain("orders"); d.Total != 3 {
+			w.Errorf("the drain counts %+v, want the one that polled before, and two others", d)
+		}
+		d := w.reachedAfter(p, 40*time.Second+pollerMargin)
+		if m := d.Members[0]; m.Caller != "shop" || m.State != eider.Capped {
+			w.Errorf("the member is %+v, want the poller, capped", m)
+		}
 	}},
 	{name: "AShorterWordCountsOnceTheLongerOneHasRunOut", run: func(w *world) {
 		p := w.serve("orders", "1")

@@ -65,7 +65,9 @@ type Poll struct {
 	Every   time.Duration // the longest time from one answer to the next, at most MaxPoll
 	Cache   time.Duration // for how long it may use an older view than its last, at most MaxPoll
 	Waits   bool          // it is answered when something changes: its polls may come closer together
-	From    string        // who asks and from where, as far as is known: another one isn't believed under the same name
+
+	Identity string     // who it has shown to be, as in Peer; who comes under the name of another one is a caller of his own
+	Addr     netip.Addr // where it comes from; not valid when that isn't IP
 }
 
 // MaxPoll bounds the timers of a caller that polls.

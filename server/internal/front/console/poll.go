@@ -79,7 +79,10 @@ func (c *console) poll(w http.ResponseWriter, r *http.Request, service string, p
 		failWith(w, eider.Errorf(eider.Invalid, "", "caller: this node can't count callers that poll; ask without it"))
 		return
 	}
-	word := replica.Poll{Caller: p.caller, Service: service, Every: p.every + p.wait, Cache: p.cache, Waits: p.wait > 0, From: whoPolls(r)}
+	word := replica.Poll{Caller: p.caller, Service: service, Every: p.every + p.wait, Cache: p.cache, Waits: p.wait > 0, Addr: addrOf(r.RemoteAddr)}
+	if who := whoAsks(r); who != nil {
+		word.Identity = who.String()
+	}
 	has := r.Header.Values("If-None-Match")
 	v, exact, err := c.pollers.Poll(word)
 	if err == nil && exact && p.wait > 0 && matches(has, etag(v)) {
@@ -102,14 +105,6 @@ func (c *console) poll(w http.ResponseWriter, r *http.Request, service string, p
 		}
 	}
 	c.writeView(w, v, p)
-}
-
-// whoPolls tells apart those who poll under one name, as far as one can.
-func whoPolls(r *http.Request) string {
-	if who := whoAsks(r); who != nil {
-		return who.String() + " from " + from(r)
-	}
-	return from(r)
 }
 
 // awaitCounted waits for a view that isn't the one given, as one of the waiting requests.

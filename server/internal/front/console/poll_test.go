@@ -2,6 +2,7 @@ package console
 
 import (
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,8 +27,8 @@ func TestWhoSaysHowItPollsIsCounted(t *testing.T) {
 	if w = ask(h, asked, "If-None-Match", tag); w.Code != http.StatusNotModified {
 		t.Errorf("with what it has: %d, want 304", w.Code)
 	}
-	want := replica.Poll{Caller: "shop@h1", Service: "orders", Every: 10 * time.Second, Cache: 5 * time.Second, From: "192.0.2.1"}
-	if diff := cmp.Diff([]replica.Poll{want, want}, reg.Polls()); diff != "" {
+	want := replica.Poll{Caller: "shop@h1", Service: "orders", Every: 10 * time.Second, Cache: 5 * time.Second, Addr: netip.MustParseAddr("192.0.2.1")}
+	if diff := cmp.Diff([]replica.Poll{want, want}, reg.Polls(), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("polls that counted, 304 among them (-want +got):\n%s", diff)
 	}
 	for _, path := range []string{"/v1/services/orders", "/v1/services/orders?wait=1ms", "/v1/services/orders?caller=shop@h1&every=10s&after=1"} {
