@@ -29,6 +29,8 @@ func Role() {
 		err = serveEtcd()
 	case "instance":
 		err = serveInstance()
+	case "grpc":
+		err = serveGRPC()
 	case "asker":
 		err = serveAsker()
 	default:

@@ -29,6 +29,8 @@ func Gates() []Gate {
 		{"memory: the server's, an idle caller / raw gRPC's", 1.2, memory},
 		{"http: a call by eiderhttp / by http.Transport", 1.15, httpTime},
 		{"http: allocations a call, on top of http.Transport's / 12", 1, httpAllocations},
+		{"grpc: a call by eidergrpc, both ends / by plain grpc-go", 1.1, grpcTime},
+		{"grpc: allocations a pick, over round_robin's none / 1", 0, grpcPick},
 		{"ledger: allocations a renewal, at 100,000 instances / 1", 0, renewAllocations},
 		{"ledger: bytes an instance with three pairs of metadata / 1.5 KiB", 1, instanceBytes},
 		{"ledger: what a renewal costs more at 100,000 instances than at 1,000 / what bare maps do", flat, renewFlat},
