@@ -5,12 +5,15 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"google.golang.org/grpc/credentials"
 
 	"github.com/eiderhq/eider"
+	pb "github.com/eiderhq/eider/api/eider/v1"
 )
 
 // A token isn't sent where others could read it.
@@ -81,4 +84,41 @@ func TestSecurityIsReadFromTheEnvironment(t *testing.T) {
 	if _, err := newSecurity(&Config{TokenFile: file, Token: func() (string, error) { return "", nil }}); eider.KindOf(err) != eider.Invalid {
 		t.Errorf("two tokens: %v", err)
 	}
+}
+
+// An incarnation shows one secret with each attach, from the first on; what the node gives takes its place, and
+// another incarnation has another.
+func TestAnIncarnationShowsItsSecret(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
+		if _, err := node.open(Config{}).Register(orders); err != nil {
+			t.Fatal(err)
+		}
+		c := node.attach()
+		m := until(c, (*pb.AttachRequest).GetRegister)
+		own := m.GetSecret()
+		if len(own) != 16 {
+			t.Fatalf("the first attach shows %x", own)
+		}
+		c.bye <- nil // the answer is lost
+		c = node.attach()
+		if m = until(c, (*pb.AttachRequest).GetRegister); !slices.Equal(m.GetSecret(), own) {
+			t.Fatalf("the second attach shows %x, the first %x", m.GetSecret(), own)
+		}
+		given := grant(m, 1)
+		given.GetRegistered().Secret = []byte("sixteen bytes!!!")
+		c.say(given)
+		synctest.Wait()
+		c.bye <- nil
+		c = node.attach()
+		for range 2 {
+			if m = until(c, (*pb.AttachRequest).GetRegister); string(m.GetSecret()) != "sixteen bytes!!!" {
+				t.Fatalf("after the node has given one it shows %x", m.GetSecret())
+			}
+			c.say(refusal(m, eider.Stale, 0))
+		}
+		if m = until(c, (*pb.AttachRequest).GetRegister); len(m.GetSecret()) != 16 || string(m.GetSecret()) == "sixteen bytes!!!" || slices.Equal(m.GetSecret(), own) {
+			t.Errorf("another incarnation shows %x", m.GetSecret())
+		}
+	})
 }
