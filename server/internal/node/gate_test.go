@@ -118,7 +118,11 @@ func (f *fort) ask(t *testing.T, method, path, token string, headers ...string) 
 func (f *fort) askAt(t *testing.T, at, method, path, token string, headers ...string) (int, string) {
 	t.Helper()
 	hc := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: f.tls(t)}, Timeout: 10 * time.Second}
-	req, err := http.NewRequest(method, "https://"+at+path, nil)
+	var body io.Reader
+	if method == http.MethodPost {
+		body = strings.NewReader(`{"service": "orders", "id": "1"}`)
+	}
+	req, err := http.NewRequest(method, "https://"+at+path, body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,11 +145,11 @@ func (f *fort) askAt(t *testing.T, at, method, path, token string, headers ...st
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
+	text, err := io.ReadAll(res.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return res.StatusCode, string(body)
+	return res.StatusCode, string(text)
 }
 
 // A stranger registers nothing: not without a token, not with a wrong one, not for a service that isn't his; whoever
@@ -235,6 +239,40 @@ func TestAttackStrangerReads(t *testing.T) {
 	}
 	if got, body := f.ask(t, "GET", "/v1/events", "read"); got != 200 || !strings.Contains(body, `"kind":"denied"`) {
 		t.Errorf("no event tells of the refusals: %d %s", got, body)
+	}
+}
+
+// Nobody holds or releases but who may operate; what he did is told, with who and from where.
+func TestAttackStrangerHolds(t *testing.T) {
+	f := fortress(t, Settings{})
+	l, err := f.open(t, "orders").Register(registry.Registration{Service: "orders", ID: "1", Address: "127.0.0.1:9"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, l, "listed", listed)
+	as := []string{"Content-Type", "application/json"}
+	for token, want := range map[string]int{"": 401, "wrong": 401, "read": 403, "orders": 403} {
+		for method, path := range map[string]string{"POST": "/v1/holds", "DELETE": "/v1/holds/orders/1"} {
+			if got, body := f.ask(t, method, path, token, as...); got != want {
+				t.Errorf("%s with token %q: %d, want %d: %s", method, token, got, want, body)
+			}
+		}
+	}
+	if got, body := f.ask(t, "POST", "/v1/holds", "ops", "Content-Type", "application/json", "Origin", "https://evil.example"); got != 403 {
+		t.Errorf("by a page of another origin: %d: %s", got, body)
+	}
+	if _, body := f.ask(t, "GET", "/v1/holds", "read"); strings.Contains(body, `"orders"`) {
+		t.Fatalf("it is held: %s", body)
+	}
+	if got, body := f.ask(t, "POST", "/v1/holds", "ops", as...); got != 200 {
+		t.Fatalf("by an operator: %d: %s", got, body)
+	}
+	if got, body := f.ask(t, "DELETE", "/v1/holds/orders/1", "ops", as...); got != 200 && got != 204 {
+		t.Fatalf("released by an operator: %d: %s", got, body)
+	}
+	_, body := f.ask(t, "GET", "/v1/events", "read")
+	if strings.Count(body, `"kind":"operator"`) != 2 || strings.Count(body, `"caller":"token ops"`) < 2 || !strings.Contains(body, "from 127.0.0.1") {
+		t.Errorf("the events tell of it so: %s", body)
 	}
 }
 
