@@ -190,3 +190,28 @@ func TestCallersOfAFleetHaveNamesOfTheirOwn(t *testing.T) {
 		seen[name] = true
 	}
 }
+
+// What one follower has let go of for a hold, and another for a leave, both have let go of for neither: and a hold's
+// count travels.
+func TestAHoldAndALeaveAreLetGoOfEachByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
+		reg := node.open(Config{})
+		s1, c := followed(t, node, reg)
+		s2, _ := reg.Follow("orders")
+		update(t, s2)
+		held := dep("a")
+		held.Hold = 7
+		s1.Ack(at(1), []eider.Departure{held}, nil)
+		s2.Ack(at(1), []eider.Departure{dep("a")}, nil)
+		for _, m := range idle(c, time.Minute) {
+			if len(m.GetAck().GetLetGo()) != 0 {
+				t.Errorf("one of two has let go for a hold, the other for a leave, and that was told: %v", m)
+			}
+		}
+		s2.Ack(at(1), []eider.Departure{dep("a"), held}, nil)
+		if m := until(c, (*pb.WatchRequest).GetAck); len(m.GetLetGo()) != 1 || m.GetLetGo()[0].GetHold() != 7 {
+			t.Errorf("both have let go for hold 7, and %v was told", m.GetLetGo())
+		}
+	})
+}
