@@ -68,6 +68,8 @@ func TestHoldAndRelease(t *testing.T) {
 		}
 		return out
 	}
+	attached(t, reg, "pay", "b")
+	eider(exitUsage, `say which, as orders/b or pay/b`, "hold", "b")
 	eider(exitNotFound, "nobody of that name", "hold", "orders/c")
 	eider(exitNotFound, `no instance "c" is listed`, "hold", "c")
 	eider(exitNotFound, "isn't held", "release", "orders/a")
