@@ -19,12 +19,14 @@ type departure struct {
 	Covered  []string `json:"covered,omitempty"` // of those, who hadn't let go: their cap or the grace covers them
 	Anyone   bool     `json:"anyone,omitempty"`  // among them is one that stands for many
 	Exit     int      `json:"exit"`
+
+	Members []eider.Member `json:"members,omitempty"` // as the pause left them, at most eider.MaxMembers
 }
 
 // departed sums a report up. The pause's end is told from the report's end backwards, so it is rather too late, by what
 // returning from Serve takes, than too early.
 func departed(r drain.Report, now time.Time) *departure {
-	d := &departure{To: nameOf(r.ID, r.Incarnation), PauseEnd: now.Add(r.Pause - r.Took).UnixNano(), By: string(r.EndedBy), Waited: r.Waited, Exit: r.Exit}
+	d := &departure{To: nameOf(r.ID, r.Incarnation), PauseEnd: now.Add(r.Pause - r.Took).UnixNano(), By: string(r.EndedBy), Waited: r.Waited, Exit: r.Exit, Members: r.Members}
 	for _, m := range r.Members {
 		if m.State.Settled() && m.State != eider.Capped {
 			continue
@@ -72,7 +74,8 @@ type audit struct {
 	lives map[string]*life
 	tries map[string]map[string]int64 // by incarnation, by caller: when the last try began
 	lost  map[string]map[string]loss  // the same: when the roster no longer had it
-	taken []string                    // ended by the registry while their process lived
+	last  *departure
+	taken []string // ended by the registry while their process lived
 }
 
 func newAudit() *audit {
@@ -112,6 +115,7 @@ func (a *audit) hear(l line) {
 	defer a.mu.Unlock()
 	if l.Left != nil && a.lives[l.Left.To] != nil {
 		a.lives[l.Left.To].left = l.Left
+		a.last = l.Left
 	}
 	for to, at := range l.Tries {
 		if a.tries[to] == nil {
@@ -127,6 +131,13 @@ func (a *audit) hear(l line) {
 			a.lost[to][l.Who] = lost
 		}
 	}
+}
+
+// lastLeft returns the departure that was told of last.
+func (a *audit) lastLeft() *departure {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.last
 }
 
 // findings are what an audit finds.

@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/eiderhttp"
 	"github.com/eiderhq/eider/registry"
 )
@@ -26,7 +24,7 @@ type caller struct {
 	role   role
 	tell   *teller
 	client *http.Client
-	target func() (string, error) // the URL of the next call
+	target func() (target, error)
 	births *births
 
 	mu    sync.Mutex
@@ -58,9 +56,9 @@ func playCaller(ctx context.Context, r role, tell *teller, log *slog.Logger) err
 			defer c.seen.ros.Close()
 		}
 		c.client = &http.Client{Transport: transport, Timeout: 10 * time.Second}
-		c.target = func() (string, error) { return "http://" + r.Service + "/pay", nil }
+		c.target = func() (target, error) { return target{url: "http://" + r.Service + "/pay"}, nil }
 	} else {
-		list := &reread{url: "http://" + r.HTTP + "/v1/services/" + r.Service, rnd: rand.New(rand.NewPCG(r.Seed, 2))}
+		list := r.list()
 		if err := list.read(ctx); err != nil {
 			return err
 		}
@@ -133,25 +131,25 @@ func (c *caller) tick(ctx context.Context) {
 
 // call is one POST; it returns false if it failed.
 func (c *caller) call(ctx context.Context) bool {
-	url, err := c.target()
+	to, err := c.target()
 	seen := &sight{births: c.births}
 	begun := time.Now()
 	c.calls++ // by the one goroutine that calls
 	var id string
 	if err == nil {
-		id, err = c.post(context.WithValue(ctx, sightKey{}, seen), url, seen)
+		id, err = c.post(context.WithValue(ctx, sightKey{}, seen), to, seen)
 	}
 	if ctx.Err() != nil {
 		return true // the lab is over: neither lost nor answered
 	}
-	writes, refusedUnread, opened, target := seen.sum()
+	writes, refusedUnread, opened, port := seen.sum()
 	if err == nil && writes-refusedUnread > 1 && !c.keyed() {
 		err = errTwice
 	}
 	c.mu.Lock()
 	c.slow = max(c.slow, time.Since(begun))
-	if target != "" {
-		c.picks[target] = seen.lastTry()
+	if port != "" {
+		c.picks[port] = seen.lastTry()
 	}
 	if err == nil {
 		c.ok++
@@ -159,7 +157,7 @@ func (c *caller) call(ctx context.Context) bool {
 	}
 	c.mu.Unlock()
 	if err != nil {
-		c.tell.tell(line{Kind: "failed", Failure: &failure{Why: why(err), Begun: begun.UnixNano(), Opened: opened, Target: target, Detail: err.Error()}})
+		c.tell.tell(line{Kind: "failed", Failure: &failure{Way: c.role.Way, Why: why(err), Begun: begun.UnixNano(), Opened: opened, Target: port, Detail: err.Error()}})
 	}
 	return err == nil
 }
@@ -169,11 +167,15 @@ func (c *caller) keyed() bool { return c.role.Keyed > 0 && c.calls%c.role.Keyed 
 
 var errTwice = errors.New("the request was sent, and sent again without word that it wasn't processed")
 
-func (c *caller) post(ctx context.Context, url string, seen *sight) (id string, err error) {
+func (c *caller) post(ctx context.Context, to target, seen *sight) (id string, err error) {
 	ctx = httptrace.WithClientTrace(ctx, seen.trace())
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(`{"amount":1299,"currency":"EUR"}`))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.url, strings.NewReader(`{"amount":1299,"currency":"EUR"}`))
 	if err != nil {
 		return "", err
+	}
+	if to.id != "" { // a poller says who it is, and whom it means
+		req.Header.Set("Eider-Caller", c.role.pollsAs())
+		req.Header.Set("Eider-To", to.id)
 	}
 	if c.keyed() {
 		req.Header.Set("Idempotency-Key", fmt.Sprintf("%s-%d", c.role.ID, c.calls))
@@ -207,60 +209,4 @@ func why(err error) string {
 		return whyCut
 	}
 	return whyOther
-}
-
-// reread is a list as the usual callers keep it: read again every second.
-type reread struct {
-	url  string
-	rnd  *rand.Rand
-	mu   sync.Mutex
-	addr []string
-}
-
-func (l *reread) run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(usualRefresh):
-			_ = l.read(ctx) // the next one will do; the list stays as it was
-		}
-	}
-}
-
-func (l *reread) read(ctx context.Context) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, l.url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	var view eider.View
-	if err := json.NewDecoder(resp.Body).Decode(&view); err != nil {
-		return fmt.Errorf("reading %s: %w", l.url, err)
-	}
-	var addr []string
-	for _, in := range view.Instances {
-		if in.Status == eider.Up && in.Suspicion == 0 {
-			addr = append(addr, in.Address)
-		}
-	}
-	if len(addr) > 0 {
-		l.mu.Lock()
-		l.addr = addr
-		l.mu.Unlock()
-	}
-	return nil
-}
-
-func (l *reread) pick() (string, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.addr) == 0 {
-		return "", errors.New("the list is empty")
-	}
-	return "http://" + l.addr[l.rnd.IntN(len(l.addr))] + "/pay", nil
 }

@@ -16,19 +16,20 @@ import (
 
 // plan is how a fleet is set up.
 type plan struct {
-	way        string
-	instances  int
-	callers    int
-	work       time.Duration // a handler takes so long
-	think      time.Duration
-	header     time.Duration // of the callers: see role
-	witness    bool
-	keyed      int           // of the callers: see role
-	persistent bool          // the registry keeps its memory on disk
-	crowd      int           // callers in one process; 0 means one, which keeps no journal
-	settle     time.Duration // between one restart and the next
-	surge      bool
-	seed       uint64
+	way              string
+	instances        int
+	callers          int
+	work             time.Duration // a handler takes so long
+	think            time.Duration
+	header           time.Duration // of the callers: see role
+	witness          bool
+	pollers, unknown int           // of the callers: so many of these kinds; the others are of the way
+	keyed            int           // of the callers: see role
+	persistent       bool          // the registry keeps its memory on disk
+	crowd            int           // callers in one process; 0 means one, which keeps no journal
+	settle           time.Duration // between one restart and the next
+	surge            bool
+	seed             uint64
 }
 
 // fleet is a registry of its own, instances and callers, all of them processes.
@@ -133,6 +134,12 @@ func (p plan) crowds() int { return (p.callers + max(p.crowd, 1) - 1) / max(p.cr
 func (f *fleet) startCallers() error {
 	for i := range f.crowds() {
 		r := role{Play: "caller", Way: f.way, Service: service, ID: strconv.Itoa(i), GRPC: f.grpc, HTTP: f.http, Work: f.work, Think: f.think, Header: f.header, Witness: f.witness, Keyed: f.keyed, Seed: f.seed + uint64(i)}
+		switch {
+		case i < f.pollers:
+			r.Way = wayPoller
+		case i < f.pollers+f.plan.unknown:
+			r.Way = wayUnknown
+		}
 		if f.crowd > 0 {
 			r.Play, r.Crowd, r.Seed = "crowd", min(f.crowd, f.plan.callers-i*f.crowd), f.seed+uint64(i*f.crowd)
 		}

@@ -29,7 +29,9 @@ type Options struct {
 }
 
 // Scenes lists the scenes there are, the default ones first.
-func Scenes() []string { return []string{"rollout", "crash", "s8", "freeze", "outage", "wedge"} }
+func Scenes() []string {
+	return []string{"rollout", "crash", "s8", "freeze", "outage", "wedge", "mixed"}
+}
 
 // sceneTimes is how long a scene's load runs.
 type sceneTimes struct{ rollout, before, after time.Duration }
@@ -73,6 +75,8 @@ func Run(ctx context.Context, o Options) error {
 			result.Outage, err = playOutage(ctx, &o, show)
 		case "wedge":
 			result.Wedge, err = playWedge(ctx, &o, show)
+		case "mixed":
+			result.Mixed, err = playMixed(ctx, &o, show)
 		}
 		show.clear()
 		if ctx.Err() != nil {

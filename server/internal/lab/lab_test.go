@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/eiderhq/eider"
 )
 
 func TestFailuresAreSortedByKind(t *testing.T) {
@@ -60,7 +63,7 @@ func TestCrashCountsByTheConnectionsAge(t *testing.T) {
 func TestBrokenPromisesAreNamed(t *testing.T) {
 	kept := Result{Rollout: &Rollout{Way: Way{Requests: 10, Restarts: 1}}, Crash: &Crash{Requests: 10, Cut: 3}, S8: &S8{Ways: []Way{{}, {Failed: 9}}},
 		Freeze: &Freeze{Requests: 10, Stuck: 3, Throughput: 0.6, ToSuspect: 1, ToCure: 1},
-		Outage: &Outage{Instances: 3, Restored: 3, Reattached: 1, Trusted: 1}, Wedge: &Wedge{Stuck: 3, ToSuspect: 1, ToCure: 1}}
+		Outage: &Outage{Instances: 3, Restored: 3, Reattached: 1, Trusted: 1}, Wedge: &Wedge{Stuck: 3, ToSuspect: 1, ToCure: 1}, Mixed: &Mixed{Requests: 1, Restarts: 1}}
 	if broken := kept.Broken(); len(broken) != 0 {
 		t.Errorf("kept promises are called broken: %q", broken)
 	}
@@ -85,6 +88,10 @@ func TestBrokenPromisesAreNamed(t *testing.T) {
 		"wedged unseen":        {Wedge: &Wedge{ToCure: 1}},
 		"wedged for good":      {Wedge: &Wedge{ToSuspect: 1}},
 		"wedged and ended":     {Wedge: &Wedge{Ended: 1, ToSuspect: 1, ToCure: 1}},
+		"a cut stranger":       {Mixed: &Mixed{Requests: 1, Restarts: 1, UnknownFailed: 1}},
+		"a cut poller":         {Mixed: &Mixed{Requests: 1, Restarts: 1, Failed: 1}},
+		"who isn't named":      {Mixed: &Mixed{Requests: 1, Restarts: 1, Unnamed: []string{"unknown"}}},
+		"no mixed restart":     {Mixed: &Mixed{Requests: 1}},
 		"never suspected":      {Freeze: &Freeze{ToCure: 1}},
 		"never cured":          {Freeze: &Freeze{Throughput: 1, ToSuspect: 1}},
 		"ended while frozen":   {Freeze: &Freeze{FalseEvictions: 1, Throughput: 1, ToSuspect: 1, ToCure: 1}},
@@ -98,7 +105,7 @@ func TestBrokenPromisesAreNamed(t *testing.T) {
 // Others read this object: names are the issue's own.
 func TestResultHasTheNamedFields(t *testing.T) {
 	var out strings.Builder
-	r := Result{Rollout: &Rollout{Way: Way{Pause: &Pause{}}}, Crash: &Crash{}, Freeze: &Freeze{}, Outage: &Outage{}, Wedge: &Wedge{}}
+	r := Result{Rollout: &Rollout{Way: Way{Pause: &Pause{}}}, Crash: &Crash{}, Freeze: &Freeze{}, Outage: &Outage{}, Wedge: &Wedge{}, Mixed: &Mixed{WaitedFor: []string{}}}
 	r.Rollout.Usual.Sleep.Pause = &Pause{}
 	if err := r.writeJSON(&out); err != nil {
 		t.Fatal(err)
@@ -114,6 +121,7 @@ func TestResultHasTheNamedFields(t *testing.T) {
 		"crash requests", "crash failed_new", "crash cut_in_flight", "crash kill_to_published_ms", "crash last_pick_after_kill_ms",
 		"freeze requests", "freeze failed", "freeze stuck", "freeze throughput_ratio", "freeze false_evictions", "freeze max_ms",
 		"outage requests", "outage failed", "outage emptied_rosters", "outage reattached_ms", "wedge to_suspect_ms", "wedge failed_after",
+		"mixed requests", "mixed failed", "mixed unknown_failed", "mixed pause_ms", "mixed waited_for",
 	} {
 		var at any = got
 		for name := range strings.FieldsSeq(path) {
@@ -191,7 +199,8 @@ func TestTablesFit80Columns(t *testing.T) {
 	setup := plan{instances: 3, callers: 20, work: 30 * time.Millisecond, think: 10 * time.Millisecond}.sentence()
 	r := Result{Rollout: &Rollout{Way: way, Cap: 8000, Setup: setup, Surge: true}, Crash: &Crash{Requests: 123456, Published: 12345, Setup: setup},
 		S8: &S8{Ways: []Way{way}, Setup: setup}, Freeze: &Freeze{Requests: 123456, ToSuspect: 12345, Setup: setup},
-		Outage: &Outage{Requests: 123456, Reattached: 12345, Setup: setup}, Wedge: &Wedge{Requests: 123456, ToSuspect: 12345, Setup: setup}}
+		Outage: &Outage{Requests: 123456, Reattached: 12345, Setup: setup}, Wedge: &Wedge{Requests: 123456, ToSuspect: 12345, Setup: setup},
+		Mixed: &Mixed{Requests: 123456, Pause: 8000, Setup: setup, WaitedFor: []string{"poller-0: fetches the list each 2s; capped after 3.001s"}}}
 	r.Rollout.Usual.Plain, r.Rollout.Usual.Sleep = way, way
 	for _, scene := range Scenes() {
 		var out strings.Builder
@@ -308,4 +317,26 @@ func TestAGateHoldsUntilItOpens(t *testing.T) {
 	g.turn(false)
 	<-passed
 	g.pass()
+}
+
+// Nobody may have been lucky: who should have been waited for is named, or the promise is broken.
+func TestMixedMissesWhoIsNotWaitedFor(t *testing.T) {
+	var members []eider.Member
+	for i := range mixedNative {
+		members = append(members, eider.Member{Caller: fmt.Sprint("n", i), Kind: eider.Native, State: eider.LetGo, Settled: time.Duration(i) * time.Millisecond})
+	}
+	for i := range mixedPollers {
+		members = append(members, eider.Member{Caller: fmt.Sprint("p", i), Kind: eider.Poller, State: eider.Polled, Every: pollerEvery})
+	}
+	members = append(members, eider.Member{Caller: "unknown", Kind: eider.UnknownCallers, State: eider.Capped, Cap: 8 * time.Second})
+	var r Mixed
+	if r.name(&departure{Members: members}); len(r.Unnamed) != 0 || len(r.WaitedFor) != mixedPollers+2 || !strings.Contains(joined(r.WaitedFor), "the last after 9ms") {
+		t.Errorf("all are there: %+v", r)
+	}
+	for _, missing := range []int{0, mixedNative, len(members) - 1} {
+		r = Mixed{}
+		if r.name(&departure{Members: slices.Delete(slices.Clone(members), missing, missing+1)}); len(r.Unnamed) != 1 {
+			t.Errorf("without %s: %q", members[missing].Caller, r.Unnamed)
+		}
+	}
 }

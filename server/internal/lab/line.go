@@ -47,10 +47,11 @@ type line struct {
 
 // failure is one call that failed, as its caller saw it. Times are Unix ns of this machine's one clock.
 type failure struct {
-	Why    string `json:"why"`    // refused, cut, timeout, sent twice, other
-	Begun  int64  `json:"begun"`  // when the call began
-	Opened int64  `json:"opened"` // when the connection that it was last written to was opened; 0 if never written
-	Target string `json:"target"` // the port last tried
+	Way    string `json:"way,omitempty"` // of its caller
+	Why    string `json:"why"`           // refused, cut, timeout, sent twice, other
+	Begun  int64  `json:"begun"`         // when the call began
+	Opened int64  `json:"opened"`        // when the connection that it was last written to was opened; 0 if never written
+	Target string `json:"target"`        // the port last tried
 	Detail string `json:"detail"`
 }
 

@@ -17,6 +17,7 @@ type Result struct {
 	Freeze  *Freeze  `json:"freeze,omitempty"`
 	Outage  *Outage  `json:"outage,omitempty"`
 	Wedge   *Wedge   `json:"wedge,omitempty"`
+	Mixed   *Mixed   `json:"mixed,omitempty"`
 }
 
 // Way is how one fleet fared.
@@ -91,6 +92,9 @@ func (r *Result) Broken() []string {
 	if r.Wedge != nil {
 		out = append(out, r.Wedge.broken()...)
 	}
+	if r.Mixed != nil {
+		out = append(out, r.Mixed.broken()...)
+	}
 	return out
 }
 
@@ -133,6 +137,8 @@ func (r *Result) print(w io.Writer, scene string) {
 		r.Outage.print(w)
 	case "wedge":
 		r.Wedge.print(w)
+	case "mixed":
+		r.Mixed.print(w)
 	}
 }
 

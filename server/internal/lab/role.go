@@ -12,12 +12,16 @@ import (
 
 // The ways to leave that the lab compares.
 const (
-	wayEider     = "eider"    // drain.Serve and eiderhttp
-	wayPlain     = "plain"    // the process ends at SIGTERM, Go's default
-	wayGraceful  = "graceful" // deregister, Shutdown
-	waySleep     = "sleep"    // deregister, serve on for 5 s, Shutdown
-	usualPause   = 5 * time.Second
-	usualRefresh = time.Second // callers of the usual ways re-read their list so often
+	wayEider       = "eider"    // drain.Serve and eiderhttp
+	wayPlain       = "plain"    // the process ends at SIGTERM, Go's default
+	wayGraceful    = "graceful" // deregister, Shutdown
+	waySleep       = "sleep"    // deregister, serve on for 5 s, Shutdown
+	wayPoller      = "poller"   // a caller that says how it polls the list
+	wayUnknown     = "unknown"  // a caller that says nothing
+	usualPause     = 5 * time.Second
+	usualRefresh   = time.Second     // callers of the usual ways re-read their list so often, and pollers
+	pollerEvery    = 2 * time.Second // what pollers say: the longest time between two lists, not the usual one
+	unknownRefresh = 3 * time.Second
 )
 
 // role is what a child is told, as one JSON argument.

@@ -75,6 +75,17 @@ func TestSceneWedge(t *testing.T) {
 	}
 }
 
+// Callers that know nothing, pollers and native ones: nobody is cut, and each is named with what it was waited for.
+func TestSceneMixed(t *testing.T) {
+	r := play(t, "mixed").Mixed
+	if r == nil {
+		t.Fatal("no mixed")
+	}
+	if r.Requests < 500 || r.Restarts != 2 || r.Pause < 7900 {
+		t.Errorf("it shows little: %+v", r)
+	}
+}
+
 // A registry that is killed every two seconds, beside instances that are restarted all along: nothing fails, and no
 // barrier is said to be reached while a caller still picks. The soak itself is `eider soak`, for ten minutes.
 func TestSoakInShort(t *testing.T) {
