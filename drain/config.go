@@ -59,9 +59,9 @@ type Config struct {
 	// five sevenths of Grace − 2s if that is less. Price: the pause has that much less of the grace.
 	InFlight time.Duration
 
-	// Streams is how long an open, flushed answer of undeclared length may still run once the pause
-	// has ended; its handler is told at the leave, by Started. 0 means 5s, negative not at all, and
-	// never longer than InFlight.
+	// Streams is how long a stream or an upgraded connection may still run once the pause has ended; its
+	// handler is told at the leave, by Started, and then again, by Ending. 0 means 5s, negative not at all,
+	// and never longer than InFlight. Price: what doesn't end when told delays the exit by as much.
 	Streams time.Duration
 
 	// Silent is how long a connection that has never carried a request is kept once the pause has

@@ -33,7 +33,11 @@ type conn struct {
 	away  atomic.Bool  // HTTP/2: GOAWAY is on its way
 	sign  atomic.Int64 // the last sign of life since the leave, by the book's clock; 0: none since
 
+	taken atomic.Pointer[exchange] // of the handler that has taken it over
+	bare  atomic.Bool              // and unwrapped it, so that its end isn't heard
+
 	mu      sync.Mutex
+	goodbye func()    // of an upgraded connection
 	running *exchange // the requests in handlers: one in HTTP/1, a list in HTTP/2
 	last    *exchange // HTTP/1: the one whose answer may still be on its way out
 }
@@ -88,7 +92,10 @@ func (c *conn) CloseWrite() error {
 }
 
 // NetConn returns the connection as the listener gave it, for handlers that hijack.
-func (c *conn) NetConn() net.Conn { return c.Conn }
+func (c *conn) NetConn() net.Conn {
+	c.bare.Store(true)
+	return c.Conn
+}
 
 // SyscallConn is for handlers that hijack and tune the socket.
 func (c *conn) SyscallConn() (syscall.RawConn, error) {
@@ -106,6 +113,9 @@ func (c *conn) touch() {
 }
 
 func (c *conn) unanswered() {
+	if c.taken.Load() != nil {
+		return // it is the handler's
+	}
 	if c.h2.Load() {
 		return // in HTTP/2 the request's context tells, see exchange.end
 	}
@@ -128,7 +138,7 @@ func (c *conn) unanswered() {
 func (c *conn) settle() {
 	c.mu.Lock()
 	x := c.last
-	c.last = nil
+	c.last, c.goodbye = nil, nil
 	c.mu.Unlock()
 	if x != nil {
 		x.over(!x.lost.Load())
@@ -155,7 +165,9 @@ type book struct {
 	d       *drainer
 	mu      sync.Mutex
 	conns   map[*conn]struct{}
-	changed chan struct{} // of 1: a connection ended or went idle
+	taken   map[*conn]*exchange // the register of upgraded connections
+	saying  atomic.Int32        // goodbyes under way
+	changed chan struct{}       // of 1: a connection ended or went idle
 }
 
 func (b *book) admit(nc net.Conn) (*conn, error) {
@@ -199,7 +211,9 @@ func (b *book) note(nc net.Conn, state http.ConnState) {
 			return
 		}
 		c.touch()
-	case http.StateClosed, http.StateHijacked:
+	case http.StateHijacked:
+		b.take(c)
+	case http.StateClosed:
 		c.settle()
 		b.forget(c)
 		return
@@ -238,7 +252,7 @@ func (b *book) all() []*conn {
 func (b *book) empty() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.conns) == 0
+	return len(b.conns)+len(b.taken) == 0
 }
 
 // arriving is how long a request that has begun to arrive may stand still before its connection
@@ -281,6 +295,12 @@ func (b *book) sweep(barrier time.Duration) (next time.Duration, plain, all int)
 			continue
 		}
 		d.tally.closed(state)
+	}
+	for _, c := range b.upgraded() {
+		all++
+		if c.bare.Load() && (next == 0 || next > now+bareEvery) {
+			next = now + bareEvery
+		}
 	}
 	return next, plain, all
 }

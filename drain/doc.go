@@ -7,8 +7,11 @@
 //     band: Eider-Leaving on each answer, Connection: close on each HTTP/1 answer;
 //  2. pause: serving all the while, until every caller has let go (the barrier), or the bound has passed;
 //  3. the accept queue is emptied, then the listener closed; idle HTTP/2 connections get GOAWAY;
-//  4. what is in flight finishes, under a deadline; what overruns it is cut and named;
+//  4. what is in flight finishes, under a deadline, streams and upgraded connections under a shorter one; what
+//     overruns it is cut and named;
 //  5. the registry is told LEFT, and a [Report] says how it went.
+//
+// [ServeListener] does the same for any accept loop.
 //
 // Nothing here waits without a bound: with the registry away or hung, the pause is the bound.
 package drain

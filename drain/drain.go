@@ -28,8 +28,8 @@ import (
 // its Shutdown; end ctx.
 //
 // An HTTP/2 client that keeps its idle connection in spite of GOAWAY delays the return by a second, which is
-// net/http's own wait; Eider's callers close theirs before they let go. Hijacked connections are their
-// handlers' and aren't waited for.
+// net/http's own wait; Eider's callers close theirs before they let go. Streams and connections that handlers have
+// hijacked are told, see [Started], [Ending] and [Goodbye], and have Config.Streams to end.
 //
 // The error is for what kept it from serving: a Config that doesn't hold (eider.Invalid, every fault at
 // once), a port that is taken, a registration that breaks a bound, a listener that failed. Losses while
@@ -46,7 +46,8 @@ func Serve(ctx context.Context, srv *http.Server, cfg Config) (Report, error) {
 type drainer struct {
 	set    settings
 	srv    *http.Server
-	next   http.Handler // the user's
+	next   http.Handler                    // the user's
+	handle func(context.Context, net.Conn) // instead, on a plain listener
 	log    *slog.Logger
 	base   time.Time
 	book   book
@@ -66,6 +67,7 @@ type drainer struct {
 	leave   atomic.Pointer[leave]
 	started chan struct{} // closed at the leave
 	barred  atomic.Bool   // the pause has ended
+	ending  chan struct{} // closed then
 
 	served chan error // the server's accept loop has ended
 	ended  bool       // and it has been heard
@@ -92,8 +94,8 @@ func serve(ctx context.Context, srv *http.Server, cfg Config, reg registrar) (Re
 
 func newDrainer(set settings, reg registrar) *drainer {
 	d := &drainer{set: set, reg: reg, log: set.Logger, base: time.Now(),
-		started: make(chan struct{}), served: make(chan error, 1)}
-	d.book = book{d: d, conns: make(map[*conn]struct{}), changed: make(chan struct{}, 1)}
+		started: make(chan struct{}), ending: make(chan struct{}), served: make(chan error, 1)}
+	d.book = book{d: d, conns: make(map[*conn]struct{}), taken: make(map[*conn]*exchange), changed: make(chan struct{}, 1)}
 	d.tally.d = d
 	if reg != nil {
 		d.work = registry.NewWork()
@@ -151,7 +153,7 @@ func (d *drainer) listen() error {
 
 // takeOver puts the drain around the server's hooks.
 func (d *drainer) takeOver() {
-	if d.other != nil {
+	if d.other != nil || d.handle != nil {
 		return
 	}
 	srv := d.srv
@@ -188,10 +190,12 @@ func shown(nc net.Conn) net.Conn {
 }
 
 func (d *drainer) run() error {
-	if d.other != nil {
+	switch {
+	case d.other != nil:
 		return d.runOther()
-	}
-	if d.set.tls {
+	case d.handle != nil:
+		return d.accept()
+	case d.set.tls:
 		return d.srv.ServeTLS(d.ln, "", "")
 	}
 	return d.srv.Serve(d.ln)
@@ -301,14 +305,20 @@ func (d *drainer) watch(ctx context.Context) {
 
 // abandon takes down what nobody was told of.
 func (d *drainer) abandon() {
-	if d.other != nil {
+	switch {
+	case d.other != nil:
 		d.ln.Close()
 		d.closeOther()
-	} else {
+	case d.handle != nil:
+		d.ln.Close()
+	default:
 		d.srv.Close()
 	}
 	if !d.ended {
 		await(d.served, time.Second)
+	}
+	for _, c := range d.book.upgraded() {
+		c.kill()
 	}
 }
 

@@ -73,15 +73,17 @@ type exchange struct {
 	prev, next          *exchange       // in conn.running
 	began               time.Duration   // by the drain's clock; 0: before the leave
 	wrote               bool            // headers are decided
-	stream              atomic.Bool     // flushed while its length is undeclared
+	stream              atomic.Bool     // it has no end of its own, see stream.go
+	upgraded            atomic.Bool     // its connection is in the register
 	named               atomic.Bool     // in the report already
 	probe               bool            // it only looks
 	returned            bool            // its handler did, without a panic
 	lost                atomic.Bool     // HTTP/1: it couldn't be written
 	arrival             registry.Arrival
-	counted             atomic.Bool // its arrival is, and its end isn't yet
-	cutter              func()      // of a Run's server: ends it from outside
-	peer                net.Addr    // of a Run's server, in place of remote
+	counted             atomic.Bool        // its arrival is, and its end isn't yet
+	cutter              func()             // of a Run's server: ends it from outside
+	peer                net.Addr           // of a Run's server, in place of remote
+	cancel              context.CancelFunc // of a plain connection's context
 
 	method, path, caller, remote string // for the report; the request itself is the handler's to change
 }
@@ -116,7 +118,7 @@ func (x *exchange) end() {
 	}
 	c.mu.Unlock()
 	gone := x.ctx.Err() != nil // its client is, or its connection
-	if leaving && gone {
+	if leaving && gone && !x.upgraded.Load() {
 		c.book.d.tally.unanswered(x)
 	}
 	if h2 || gone || !x.returned {
@@ -127,12 +129,14 @@ func (x *exchange) end() {
 // head puts what there is to say about leaving into the headers.
 func (x *exchange) head(status int) {
 	x.wrote = true
-	d := x.conn.book.d
+	d, h := x.conn.book.d, x.Header()
+	if isEventStream(h) {
+		x.streams(true)
+	}
 	l := d.leave.Load()
 	if l == nil {
 		return
 	}
-	h := x.Header()
 	if l.incarnation != "" {
 		h.Set("Eider-Leaving", l.incarnation)
 	}
@@ -181,8 +185,7 @@ func (x *exchange) FlushError() (err error) {
 		x.head(http.StatusOK)
 	}
 	if !x.stream.Load() && x.Header().Get("Content-Length") == "" {
-		x.stream.Store(true)
-		defer func() { x.over(err == nil) }()
+		defer func() { x.streams(err == nil) }()
 	}
 	return http.NewResponseController(x.ResponseWriter).Flush()
 }
@@ -201,7 +204,6 @@ func (p *plain) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	nc, rw, err := http.NewResponseController(p.ResponseWriter).Hijack()
 	if err == nil {
 		p.wrote = true
-		p.over(true)
 	}
 	return nc, rw, err
 }

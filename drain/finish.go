@@ -12,6 +12,10 @@ import (
 // HTTP/2 connections, and let what is in flight end, under its deadline.
 func (d *drainer) finish(barrier time.Duration, enough <-chan struct{}) {
 	d.barred.Store(true)
+	close(d.ending)
+	for _, c := range d.book.upgraded() {
+		c.farewell()
+	}
 	if !d.ended {
 		d.ln.end()
 		if d.ended = await(d.served, time.Second); !d.ended {
@@ -29,7 +33,7 @@ func (d *drainer) finish(barrier time.Duration, enough <-chan struct{}) {
 	deadline, streams := barrier+d.set.InFlight, barrier+d.set.Streams
 	for {
 		due, plain, all := d.book.sweep(barrier)
-		if all == 0 {
+		if all == 0 && (streams == 0 || d.book.saying.Load() == 0) {
 			return
 		}
 		if plain == 0 && d.ended && shut == nil { // nobody's request can be dropped now: let an HTTP/2 of the user's own hear of it
@@ -40,6 +44,9 @@ func (d *drainer) finish(barrier time.Duration, enough <-chan struct{}) {
 		if streams != 0 && now >= streams {
 			streams = 0
 			d.cutStreams()
+		}
+		if streams == 0 && d.cutUpgraded("the streams' budget") > 0 { // also what was upgraded since
+			continue
 		}
 		if now >= deadline {
 			d.force("the in-flight deadline", &d.tally.r.OverranCount, &d.tally.r.Overran)
@@ -104,6 +111,7 @@ func (d *drainer) force(why string, count *int, list *[]Request) {
 		d.tally.name(x, count, list)
 		d.log.Error("a request is cut by "+why, "service", d.set.Service, "request", d.describe(x).String())
 	}
+	d.cutUpgraded(why)
 	conns := d.book.all()
 	for _, c := range conns {
 		c.kill()

@@ -11,12 +11,13 @@ import (
 var errEmptied = errors.New("drain: the accept queue is empty, the listener closes")
 
 const (
-	quietAccept = 2 * time.Millisecond  // how long the accept queue must be empty
-	longAccept  = 50 * time.Millisecond // a look ends by then, whoever keeps coming
+	quietAccept = 2 * time.Millisecond   // how long the accept queue must be empty
+	longAccept  = 200 * time.Millisecond // a look ends by then, whoever keeps coming
 )
 
 // stage is how far the emptying of the accept queue is. A look ends when the queue was empty for
-// quietAccept, or after longAccept. There are two: one that comes late for its own deadline doesn't look at all.
+// quietAccept, or after longAccept. There are two, since one that comes late for its own deadline, as on a busy
+// machine, doesn't look at all; where that is noticed it doesn't count.
 type stage uint8
 
 const (
@@ -33,8 +34,9 @@ type listener struct {
 	book   *book
 	finish atomic.Bool // order to end
 
-	stage stage // of the one goroutine that accepts, as is until
+	stage stage // of the one goroutine that accepts, as are the two times
 	until time.Time
+	look  time.Time // the deadline of the look
 }
 
 type deadliner interface{ SetDeadline(time.Time) error }
@@ -42,6 +44,7 @@ type deadliner interface{ SetDeadline(time.Time) error }
 // Accept is called by one goroutine, the server's.
 func (l *listener) Accept() (net.Conn, error) {
 	for l.stage != emptied {
+		late := l.stage != accepting && !time.Now().Before(l.look)
 		nc, err := l.Listener.Accept()
 		if err == nil {
 			if l.stage != accepting && time.Now().After(l.until) {
@@ -55,8 +58,11 @@ func (l *listener) Accept() (net.Conn, error) {
 		if ne, ok := errors.AsType[net.Error](err); !ok || !ne.Timeout() {
 			break // closed under us
 		}
-		l.advance()
-		if err := l.Listener.(deadliner).SetDeadline(time.Now().Add(quietAccept)); err != nil {
+		if !late || time.Now().After(l.until) {
+			l.advance()
+		}
+		l.look = time.Now().Add(quietAccept)
+		if err := l.Listener.(deadliner).SetDeadline(l.look); err != nil {
 			break
 		}
 	}

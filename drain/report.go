@@ -44,13 +44,22 @@ type Request struct {
 	Remote string        `json:"remote"`
 	Ran    time.Duration `json:"ran_ns"` // since its start, or since the leave if it began before
 	Before bool          `json:"before"` // it began before the leave
-	Stream bool          `json:"stream"` // an open, flushed answer of undeclared length
+	Stream bool          `json:"stream"` // it had no end of its own: a stream, or an upgraded connection
+
+	Upgraded bool `json:"upgraded,omitempty"` // its handler had taken the connection over; of a plain listener there is no method and path
 }
 
 // String writes "POST /pay of checkout@b2 from 10.0.0.7:4711, after more than 20s".
 func (r Request) String() string {
 	var b strings.Builder
-	b.WriteString(r.Method + " " + r.Path)
+	switch {
+	case r.Upgraded && r.Method == "":
+		b.WriteString("a connection")
+	case r.Upgraded:
+		b.WriteString("the upgraded " + r.Method + " " + r.Path)
+	default:
+		b.WriteString(r.Method + " " + r.Path)
+	}
 	if r.Caller != "" {
 		fmt.Fprintf(&b, " of %s", r.Caller)
 	}
@@ -86,7 +95,7 @@ type Report struct {
 	ServedBy         map[string]int `json:"served_by,omitempty"` // the same by Eider-Caller; "" is requests without, ProbesBy probes, OtherCallers those of callers beyond MaxNamed
 	Misdirected      int            `json:"misdirected"`         // requests after the leave that meant somebody else and got 421
 
-	Cut             []Request `json:"cut,omitempty"`        // streams that ended with their budget, or all that a second SIGINT cut
+	Cut             []Request `json:"cut,omitempty"`        // streams and upgraded connections that ended with their budget, or all that a second SIGINT cut
 	CutCount        int       `json:"cut_count"`            // how many in all
 	Overran         []Request `json:"overran,omitempty"`    // in flight at the deadline, and cut
 	OverranCount    int       `json:"overran_count"`        // how many in all

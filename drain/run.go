@@ -214,12 +214,15 @@ func (d *drainer) closeOther() {
 	}
 }
 
-// Close takes the connection of a [Server] out of the book; net/http's ConnState does that for its own.
+// Close takes the connection of a [Server] out of the book, and one that a handler has taken over out of the register;
+// net/http's ConnState does that for its own.
 func (c *conn) Close() error {
 	err := c.Conn.Close()
-	if c.book.d.other == nil {
-		return err
+	switch {
+	case c.book.d.other != nil:
+		c.book.forget(c)
+	case c.taken.Load() != nil:
+		c.book.release(c)
 	}
-	c.book.forget(c)
 	return err
 }

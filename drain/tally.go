@@ -91,7 +91,7 @@ func (t *tally) into(r Report) Report {
 
 func (d *drainer) describe(x *exchange) Request {
 	out := Request{Method: clean(x.method), Path: clean(x.path), Caller: clean(x.caller),
-		Remote: x.remote, Before: x.began == 0, Stream: x.stream.Load()}
+		Remote: x.remote, Before: x.began == 0, Stream: x.stream.Load(), Upgraded: x.upgraded.Load()}
 	if x.peer != nil {
 		out.Remote = x.peer.String()
 	}

@@ -55,8 +55,9 @@ func TestWriterKeepsItsMethods(t *testing.T) {
 	r.end()
 }
 
-// A hijacked connection is the handler's, and leaves the books.
-func TestHijackedConnectionIsNotWaitedFor(t *testing.T) {
+// A hijacked connection is the handler's: it can what the connection can, and goes on until its own end, within the
+// budget of streams.
+func TestHijackedConnectionGoesOn(t *testing.T) {
 	r := begin(t, func(w http.ResponseWriter, _ *http.Request) {
 		nc, rw, err := http.NewResponseController(w).Hijack()
 		if err != nil {
@@ -80,12 +81,13 @@ func TestHijackedConnectionIsNotWaitedFor(t *testing.T) {
 	}
 	r.leave()
 	r.barrier()
-	if rep := r.end(); rep.Exit != ExitClean || rep.ForceClosed != 0 {
-		t.Errorf("%+v", rep)
-	}
+	r.unlistened()
 	io.WriteString(p, "hi-there\n")
 	if line, err := p.r.ReadString('\n'); strings.TrimPrefix(line, "hi") != "hi-there\n" && line != "hihi-there\n" {
 		t.Errorf("it echoes %q, %v", line, err)
+	}
+	if rep := r.end(); rep.Exit != ExitClean || rep.ForceClosed != 0 || rep.CutCount != 0 || rep.Took > 4*time.Second {
+		t.Errorf("%+v", rep)
 	}
 }
 

@@ -3,6 +3,8 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,7 +69,43 @@ func TestExamplesRunAsTheyStand(t *testing.T) {
 	}
 }
 
-func waitListed(t *testing.T, addr, service string) {
+// The example of event streams ends its streams with a word, once nobody is sent to it any more (D9).
+func TestExampleEndsItsStreams(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "stream")
+	if out, err := exec.Command("go", "build", "-o", program, "github.com/eiderhq/eider/examples/stream").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	addr := startNode(t, node.Settings{}).grpc
+	cmd, text := exec.Command(program, "-addr", "127.0.0.1:0"), &said{}
+	cmd.Env = append(os.Environ(), "EIDER_ADDR="+addr)
+	cmd.Stdout, cmd.Stderr = text, text
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+waitListed(t, addr, "ticks").Address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Eider-Caller", "test@1") // else it is an unknown caller, and waited for by the clock
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || !strings.HasPrefix(string(body), "data: ") || !strings.Contains(string(body), "event: bye\n") {
+		t.Errorf("the stream says %q, %v", body, err)
+	}
+	if err := cmd.Wait(); err != nil || !strings.Contains(text.String(), "ended by: barrier") || strings.Contains(text.String(), "cut") {
+		t.Errorf("%v, it said %q", err, text)
+	}
+}
+
+func waitListed(t *testing.T, addr, service string) eider.Instance {
 	t.Helper()
 	reg := registry.Open(registry.Config{Addr: addr})
 	defer reg.Close()
@@ -75,10 +113,11 @@ func waitListed(t *testing.T, addr, service string) {
 	defer cancel()
 	for view, err := range reg.Watch(ctx, service) {
 		if err == nil && len(view.Instances) == 1 && view.Instances[0].Status == eider.Up {
-			return
+			return view.Instances[0]
 		}
 	}
 	t.Fatal("the example isn't listed after 10 s")
+	return eider.Instance{}
 }
 
 // said is what a process has said so far.
