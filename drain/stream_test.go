@@ -301,3 +301,23 @@ func TestEndingAndGoodbyeOutsideADrain(t *testing.T) {
 	}
 	Goodbye(t.Context(), func() { t.Error("nobody is there to say goodbye to") })
 }
+
+// D8: a peer that is gone is no unanswered request: what is written on an upgraded connection is its handler's matter.
+func TestD8GonePeerIsNoLoss(t *testing.T) {
+	r := begin(t, websocket(t, func(_ *http.Request, nc net.Conn, _ *bufio.ReadWriter) {
+		defer nc.Close()
+		io.Copy(io.Discard, nc)
+		io.WriteString(nc, goingAway)
+		if _, err := io.WriteString(nc, goingAway); err == nil {
+			t.Error("the peer is there")
+		}
+	}), nil)
+	p := r.upgraded("/ws")
+	r.leave()
+	p.Conn.(*net.TCPConn).SetLinger(0)
+	p.Close()
+	r.barrier()
+	if rep := r.end(); rep.Exit != ExitClean || rep.UnansweredCount != 0 {
+		t.Errorf("%+v", rep)
+	}
+}
