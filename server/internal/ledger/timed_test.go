@@ -252,6 +252,42 @@ func TestPollersTakeNoMoreThanTheirShare(t *testing.T) {
 	}
 }
 
+// A poll says nothing of whoever else has that name: another address, another token or none is another caller.
+func TestAttackPollsInAnothersName(t *testing.T) {
+	for name, thief := range map[string]Polling{
+		"from another address":  {Addr: netip.MustParseAddr("10.0.0.66"), Identity: ""},
+		"with another identity": {Addr: netip.MustParseAddr("10.0.0.2"), Identity: "token thief"},
+	} {
+		w := fresh(t)
+		w.mustRegister("p", "orders/1", "10.0.0.1:81")
+		w.mustRegister("q", "orders/2", "10.0.0.1:82")
+		poll := func(p Polling, every time.Duration) {
+			t.Helper()
+			p.Caller, p.Service, p.Every = "shop", "orders", every
+			fx, err := w.tb.Poll(w.now, p, 1)
+			w.saw(fx)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		owner := Polling{Addr: netip.MustParseAddr("10.0.0.2")}
+		poll(owner, 30*time.Second)
+		w.advance(20 * time.Second)
+		w.leave("p", "orders/1")
+		poll(thief, time.Millisecond)
+		w.advance(5 * time.Second)
+		if got := w.member("orders/1", "shop"); got != eider.Waiting {
+			t.Errorf("%s a thief made the owner %q", name, got)
+		}
+		w.advance(4 * time.Second)
+		poll(owner, 30*time.Second)
+		w.advance(2 * time.Second)
+		if got := w.member("orders/1", "shop"); got != eider.Polled {
+			t.Errorf("%s a thief holds the owner up: %q", name, got)
+		}
+	}
+}
+
 // A hold has unknown callers waited for too, as long as there are any; and nobody is asked to try who is held.
 func TestHoldsAndWhoCountsByTime(t *testing.T) {
 	w := fresh(t)

@@ -8,14 +8,14 @@ import (
 // What processes do for their callers, as far as it is told with beats: one request a beat, while callers don't
 // avoid them, and none is answered while they hang.
 
-// hang has a process answer nothing for a while, or until all is healed.
+// hang has a process answer nothing for a while, or until all is healed. Who waited for it has given up by then.
 func (p *proc) hang(on bool) {
 	if p.hung != on {
 		p.hung = on
 		p.w.log("%s hangs: %t", p.name, on)
 	}
 	if !on {
-		p.done.Completed, p.done.Ended = p.done.Arrived, p.done.Arrived
+		p.done.Ended = p.done.Arrived
 	}
 }
 
@@ -23,7 +23,8 @@ func (p *proc) hang(on bool) {
 func (p *proc) request() {
 	p.done.Arrived++
 	if !p.hung {
-		p.hang(false)
+		p.done.Completed++
+		p.done.Ended = p.done.Arrived
 	}
 }
 
