@@ -22,7 +22,7 @@ func mint(t *testing.T) Minted {
 }
 
 // listen serves TLS and answers each connection with one byte: whether it was resumed.
-func listen(t *testing.T, c *Certs) string {
+func listen(t testing.TB, c *Certs) string {
 	t.Helper()
 	lis, err := tls.Listen("tcp", "127.0.0.1:0", c.Config("h2"))
 	if err != nil {
@@ -61,7 +61,7 @@ func visit(address string, config *tls.Config) (tls.ConnectionState, error) {
 	return conn.(*tls.Conn).ConnectionState(), nil
 }
 
-func trust(t *testing.T, ca string) *tls.Config {
+func trust(t testing.TB, ca string) *tls.Config {
 	t.Helper()
 	pem, err := os.ReadFile(ca)
 	if err != nil {
