@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"os"
 	"sync/atomic"
 )
@@ -15,6 +16,10 @@ type Certs struct {
 	file                watched
 
 	full, resumed atomic.Int64
+
+	// Refused hears of a certificate that isn't let in, before its connection ends; nil: nobody does. Set it before
+	// anything is served.
+	Refused func(from net.Addr, err error)
 }
 
 type loaded struct {
@@ -70,20 +75,37 @@ func (c *Certs) read() error {
 // and live on when the files change, so who resumes is verified anew against what was read last.
 func (c *Certs) Config(protocols ...string) *tls.Config {
 	base := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: protocols,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &c.now.Load().pair, nil },
-		VerifyConnection: func(state tls.ConnectionState) error {
-			if state.DidResume {
-				c.resumed.Add(1)
-			} else {
-				c.full.Add(1)
+		GetCertificate:   func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &c.now.Load().pair, nil },
+		VerifyConnection: func(state tls.ConnectionState) error { return c.agreed(&state) }}
+	if c.clientCA == "" {
+		return base
+	}
+	// A certificate is asked for, and verified by verify: against what was read last, also on resumption.
+	base.ClientAuth = tls.RequestClientCert
+	base.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		from := hello.Conn.RemoteAddr()
+		one := base.Clone() // the tickets' keys stay base's
+		one.GetConfigForClient = nil
+		one.VerifyConnection = func(state tls.ConnectionState) error {
+			err := c.agreed(&state)
+			if err != nil && c.Refused != nil {
+				c.Refused(from, err)
 			}
-			return c.verify(&state)
-		}}
-	if c.clientCA != "" {
-		// A certificate is asked for, and verified by verify: against what was read last, also on resumption.
-		base.ClientAuth = tls.RequestClientCert
+			return err
+		}
+		return one, nil
 	}
 	return base
+}
+
+// agreed counts a handshake, and verifies who shook hands.
+func (c *Certs) agreed(state *tls.ConnectionState) error {
+	if state.DidResume {
+		c.resumed.Add(1)
+	} else {
+		c.full.Add(1)
+	}
+	return c.verify(state)
 }
 
 // verify holds a client's certificate to the authority that was read last.

@@ -30,7 +30,12 @@ type gate struct {
 func newGate(s *Settings, log *slog.Logger) gate {
 	g := gate{log: log, audit: &access.Audit{Log: log}}
 	if s.Cert != "" {
+		audit := g.audit
 		g.certs = access.NewCerts(s.Cert, s.Key, s.ClientCA)
+		g.certs.Refused = func(from net.Addr, err error) {
+			host, _, _ := net.SplitHostPort(from.String())
+			audit.Denied(nil, host, "show a certificate", err)
+		}
 	}
 	if s.Tokens != "" {
 		g.keeper = access.NewKeeper(s.Tokens)
