@@ -154,5 +154,5 @@ func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 	if !ok { // a stream that gRPC opens by itself, past the interceptors
 		c = p.cl.newCall(info.Ctx, info.FullMethodName, false)
 	}
-	return c.pick(p.roster)
+	return c.pick(p.roster, info.Ctx)
 }

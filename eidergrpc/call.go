@@ -116,7 +116,7 @@ const mostRefusals = 16
 
 // pick is the picker's: it returns somebody whose connection is ready, has gRPC wait for one that is being made, and
 // looks elsewhere when it fails.
-func (c *call) pick(r *roster.Roster) (balancer.PickResult, error) {
+func (c *call) pick(r *roster.Roster, ctx context.Context) (balancer.PickResult, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
@@ -134,8 +134,8 @@ func (c *call) pick(r *roster.Roster) (balancer.PickResult, error) {
 			if c.opened || !c.streams {
 				c.choice.Wrote() // see docs/decisions/0010: from here the SubConn is the fence
 			}
-			c.to.Store(c.in)
-			if c.bare {
+			if c.bare && ctx.Value(c.cl.metaKey) == nil { // else a stats handler has put some between the call and gRPC
+				c.to.Store(c.in)
 				return balancer.PickResult{SubConn: c.in.sub, Done: c.done}, nil
 			}
 			return balancer.PickResult{SubConn: c.in.sub, Done: c.done, Metadata: c.in.meta}, nil
@@ -230,6 +230,7 @@ func (c *call) finished(info balancer.DoneInfo) {
 	if c.phase != out {
 		return
 	}
+	c.to.Store(nil) // nobody is to copy it into the next try
 	if said := info.Trailer[keyLeaving]; len(said) == 1 {
 		c.leaving(said[0])
 	}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -39,6 +40,37 @@ func TestCallsGoToAnInstanceAndSayForWhomTheyAre(t *testing.T) {
 	}
 	if got := md[":authority"]; len(got) != 1 || got[0] != "orders" {
 		t.Errorf(":authority: %v; want the service, as TLS checks it", got)
+	}
+}
+
+// injector is a stats handler that writes metadata into each try, as tracing does.
+type injector struct{}
+
+func (injector) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
+	md, _ := metadata.FromOutgoingContext(ctx)
+	if md == nil {
+		md = metadata.MD{}
+	}
+	md.Set("traceparent", "x")
+	return metadata.NewOutgoingContext(ctx, md)
+}
+func (injector) HandleRPC(context.Context, stats.RPCStats)                         {}
+func (injector) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (injector) HandleConn(context.Context, stats.ConnStats)                       {}
+
+// A tracing stats handler replaces a call's metadata before each try: what Eider says is there still, and says of each try for
+// whom it is.
+func TestAStatsHandlerThatWritesMetadataHidesNothing(t *testing.T) {
+	w := newWorld(t)
+	first := newFrames(t, func(f *frames) { f.refuse() })
+	p := &parrot{name: "b"}
+	addr, _ := serve(t, p)
+	b := spare("orders", "b", addr)
+	w.set("orders", up("orders", "a", first), b)
+	wantSay(t, w.client(Config{}, "orders", grpc.WithStatsHandler(injector{})), "b")
+	md := p.seen[0]
+	if to := md[keyTo]; len(to) != 1 || to[0] != "b@"+b.Incarnation.String() || len(md[keyCaller]) != 1 || len(md["traceparent"]) != 1 {
+		t.Errorf("%v", md)
 	}
 }
 

@@ -30,8 +30,8 @@ type Server struct {
 	graceful sync.WaitGroup                 // GracefulStop
 }
 
-// NewServer makes a server with grpc's own options. Interceptors and stats handlers among them see what Eider's
-// interceptors let through.
+// NewServer makes a server with grpc's own options. Chained interceptors among them see what Eider's let
+// through; one given by grpc.UnaryInterceptor or grpc.StreamInterceptor stands before them, as gRPC has it.
 func NewServer(opts ...grpc.ServerOption) *Server {
 	s := &Server{Health: health.NewServer()}
 	all := append([]grpc.ServerOption{grpc.ChainUnaryInterceptor(s.unary), grpc.ChainStreamInterceptor(s.stream)}, opts...)
