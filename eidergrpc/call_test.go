@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
@@ -257,5 +258,26 @@ func TestTwoFailedCallsSetAnInstanceAside(t *testing.T) {
 	}
 	if failed != 2 {
 		t.Errorf("%d calls failed; want two, and then nobody goes there", failed)
+	}
+}
+
+// A write finds the stream broken: gRPC says Done without an error then, and why only with the next read.
+func TestAStreamThatAWriteFindsBrokenIsJudgedByTheNextRead(t *testing.T) {
+	w := newWorld(t)
+	cut := newFrames(t, func(f *frames) { f.conn.Close() })
+	addr, _ := serve(t, &parrot{name: "b"})
+	w.set("orders", up("orders", "a", cut), spare("orders", "b", addr))
+	cc := w.client(Config{Idempotent: []string{talkMethod}}, "orders")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	s, err := cc.NewStream(ctx, &grpc.StreamDesc{StreamName: "Talk", ServerStreams: true}, talkMethod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for state := cc.GetState(); state == connectivity.Ready; state = cc.GetState() {
+		cc.WaitForStateChange(ctx, state)
+	}
+	if got, err := (&speech{s, cancel}).say("x"); err != nil || got != "b x" {
+		t.Errorf("%q, %v", got, err)
 	}
 }
