@@ -31,6 +31,7 @@ func Gates() []Gate {
 		{"http: allocations a call, on top of http.Transport's / 12", 1, httpAllocations},
 		{"grpc: a call by eidergrpc, both ends / by plain grpc-go", 1.1, grpcTime},
 		{"grpc: allocations a pick, over round_robin's none / 1", 0, grpcPick},
+		{"disk: the node's processor time of a registration that is kept / of one that isn't", 1.1, registrations},
 		{"ledger: allocations a renewal, at 100,000 instances / 1", 0, renewAllocations},
 		{"ledger: bytes an instance with three pairs of metadata / 1.5 KiB", 1, instanceBytes},
 		{"ledger: what a renewal costs more at 100,000 instances than at 1,000 / what bare maps do", flat, renewFlat},

@@ -20,6 +20,7 @@ package disk
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"time"
 )
@@ -42,7 +43,7 @@ const (
 
 // Found is what a folder held when it was opened.
 type Found struct {
-	Pairs   map[string][]byte // the asker's; the values aren't to be written to
+	Pairs   map[string]string // the asker's
 	Written time.Time         // when the last run that could write last did; zero when there is nothing
 	Closed  bool              // that run ended in order: nothing that it knew is missing
 	Before  bool              // there was something, whole or not
@@ -64,9 +65,10 @@ type Store struct {
 	lock *os.File
 	log  *os.File // nil when nothing may be appended: the next write is a snapshot
 
-	pairs map[string][]byte
-	size  int64  // of the pairs as frames
-	batch []byte // frames not yet in the log
+	pairs map[string]string // key and value of a pair are one string, cut in two: a collection looks at half as many
+	size  int64             // of the pairs as frames
+	batch []byte            // frames not yet in the log
+	joint []byte            // of the pair at hand
 	gen   generation
 
 	snapshot int64 // bytes
@@ -91,7 +93,7 @@ func Open(dir string) (*Store, Found, error) {
 	if err != nil {
 		return nil, Found{}, err
 	}
-	s := &Store{dir: dir, lock: lock, pairs: map[string][]byte{}}
+	s := &Store{dir: dir, lock: lock, pairs: map[string]string{}}
 	found, err := s.load()
 	if err != nil {
 		lock.Close()
@@ -103,35 +105,29 @@ func Open(dir string) (*Store, Found, error) {
 			found.Notes = append(found.Notes, fmt.Sprintf("that a run has begun can't be written: %v", err))
 		}
 	}
-	found.Pairs = make(map[string][]byte, len(s.pairs))
-	for key, value := range s.pairs {
-		found.Pairs[key] = value
-	}
+	found.Pairs = maps.Clone(s.pairs)
 	return s, found, nil
 }
 
-// Get returns what a key has.
-func (s *Store) Get(key string) ([]byte, bool) {
-	value, ok := s.pairs[key]
-	return value, ok
-}
-
-// Put gives a key a value, which the store keeps. Nothing is written before Flush. The error is for what is too
+// Put gives a key a value. Nothing is written before Flush. The error is for what is too
 // long to be kept.
 func (s *Store) Put(key string, value []byte) error {
 	if len(key) > maxKey || len(key)+len(value) > maxPayload-3 {
 		return fmt.Errorf("%.40q has %d bytes, at most %d are kept", key, len(key)+len(value), maxPayload-3)
 	}
 	was, had := s.pairs[key]
-	if had && string(was) == string(value) {
+	if had && was == string(value) {
 		return nil
 	}
 	if had {
 		s.size -= frameSize(key, was)
 	}
-	s.pairs[key] = value
-	s.size += frameSize(key, value)
-	s.append(framePut, key, value)
+	s.joint = append(append(s.joint[:0], key...), value...)
+	joint := string(s.joint)
+	key = joint[:len(key)]
+	s.pairs[key] = joint[len(key):]
+	s.size += frameSize(key, s.pairs[key])
+	s.append(framePut, key, s.pairs[key])
 	return nil
 }
 
@@ -143,7 +139,7 @@ func (s *Store) Delete(key string) {
 	}
 	delete(s.pairs, key)
 	s.size -= frameSize(key, was)
-	s.append(frameDelete, key, nil)
+	s.append(frameDelete, key, "")
 }
 
 // Retain forgets every key that keep says no to.
@@ -155,7 +151,7 @@ func (s *Store) Retain(keep func(key string) bool) {
 	}
 }
 
-func (s *Store) append(kind byte, key string, value []byte) {
+func (s *Store) append(kind byte, key, value string) {
 	if s.log != nil {
 		s.batch = appendFrame(s.batch, s.gen, kind, key, value)
 	}
@@ -224,7 +220,7 @@ func (s *Store) Close(now time.Time) error {
 	s.retry = time.Time{}
 	err := s.Flush(now)
 	if err == nil {
-		s.batch = appendFrame(s.batch, s.gen, frameClosed, "", nil)
+		s.batch = appendFrame(s.batch, s.gen, frameClosed, "", "")
 		if err = s.appendLog(now); err == nil {
 			err = s.sync(now)
 		}

@@ -48,13 +48,7 @@ func (s *Store) crash() {
 	s.lock.Close()
 }
 
-func words(pairs map[string][]byte) map[string]string {
-	out := map[string]string{}
-	for k, v := range pairs {
-		out[k] = string(v)
-	}
-	return out
-}
+func words(pairs map[string]string) map[string]string { return maps.Clone(pairs) }
 
 func TestWhatIsFlushedIsThereAfterACrash(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
@@ -100,12 +94,12 @@ func TestClosedIsSaidOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, found := open(t, dir)
-	if !found.Closed || string(found.Pairs["a"]) != "1" {
+	if !found.Closed || found.Pairs["a"] != "1" {
 		t.Fatalf("%+v", found)
 	}
 	s.crash() // before it has written anything
 	s, found = open(t, dir)
-	if found.Closed || string(found.Pairs["a"]) != "1" {
+	if found.Closed || found.Pairs["a"] != "1" {
 		t.Fatalf("closed by a run that has crashed: %+v", found)
 	}
 	flush(t, s, start)
@@ -151,7 +145,7 @@ func TestTheLogIsBounded(t *testing.T) {
 	}
 	flush(t, s, now)
 	s.crash()
-	if _, found := open(t, dir); len(found.Pairs) != 10 || string(found.Pairs["9"]) != value+"19999" {
+	if _, found := open(t, dir); len(found.Pairs) != 10 || found.Pairs["9"] != value+"19999" {
 		t.Errorf("%d pairs", len(found.Pairs))
 	}
 }
@@ -236,7 +230,7 @@ func history(t testing.TB, dir string) (states []map[string]string) {
 }
 
 // right tells whether a state is one that there was.
-func right(states []map[string]string, got map[string][]byte) bool {
+func right(states []map[string]string, got map[string]string) bool {
 	now := map[string]string{}
 	for _, st := range states {
 		if st == nil {

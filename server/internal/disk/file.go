@@ -24,12 +24,12 @@ func (s *Store) load() (Found, error) {
 		return found, err
 	}
 	found.Before = snapshot != nil || log != nil
-	st, g := state{pairs: map[string][]byte{}}, generation{}
+	st, g := state{pairs: map[string]string{}}, generation{}
 	var wrong error
 	if snapshot != nil {
 		if st, g, wrong = readSnapshot(snapshot); wrong != nil {
 			s.aside(&found, snapshotName, wrong)
-			st = state{pairs: map[string][]byte{}}
+			st = state{pairs: map[string]string{}}
 		}
 	}
 	if log != nil {
@@ -122,7 +122,7 @@ func (s *Store) reopen() error {
 	if err != nil {
 		return err
 	}
-	_, err = log.Write(appendFrame(nil, s.gen, frameOpened, "", nil))
+	_, err = log.Write(appendFrame(nil, s.gen, frameOpened, "", ""))
 	if err == nil {
 		err = log.Sync()
 	}

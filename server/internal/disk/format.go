@@ -1,7 +1,6 @@
 package disk
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -84,9 +83,9 @@ func readHeader(data []byte, role uint32) (generation, error) {
 	return generation{binary.LittleEndian.Uint64(data[16:]), binary.LittleEndian.Uint64(data[24:])}, nil
 }
 
-func frameSize(key string, value []byte) int64 { return int64(frameHead + 3 + len(key) + len(value)) }
+func frameSize(key, value string) int64 { return int64(frameHead + 3 + len(key) + len(value)) }
 
-func appendFrame(b []byte, g generation, kind byte, key string, value []byte) []byte {
+func appendFrame(b []byte, g generation, kind byte, key, value string) []byte {
 	from := len(b)
 	b = append(b, 0, 0, 0, 0, 0, 0, 0, 0, kind)
 	if kind == framePut || kind == frameDelete {
@@ -101,11 +100,11 @@ func appendFrame(b []byte, g generation, kind byte, key string, value []byte) []
 }
 
 func appendTime(b []byte, g generation, at time.Time) []byte {
-	return appendFrame(b, g, frameTime, "", binary.LittleEndian.AppendUint64(nil, uint64(at.UnixNano())))
+	return appendFrame(b, g, frameTime, "", string(binary.LittleEndian.AppendUint64(nil, uint64(at.UnixNano()))))
 }
 
 func appendEnd(b []byte, g generation, pairs int) []byte {
-	return appendFrame(b, g, frameEnd, "", binary.LittleEndian.AppendUint64(nil, uint64(pairs)))
+	return appendFrame(b, g, frameEnd, "", string(binary.LittleEndian.AppendUint64(nil, uint64(pairs))))
 }
 
 func checksum(g generation, frame []byte) uint32 {
@@ -170,7 +169,7 @@ func readPayload(p []byte) (f frame, ok bool) {
 
 // state is what frames add up to.
 type state struct {
-	pairs   map[string][]byte
+	pairs   map[string]string
 	written time.Time
 	closed  bool
 }
@@ -180,7 +179,7 @@ func (s *state) take(f frame) {
 	s.closed = f.kind == frameClosed || s.closed && f.kind == frameTime
 	switch f.kind {
 	case framePut:
-		s.pairs[f.key] = bytes.Clone(f.value)
+		s.pairs[f.key] = string(f.value)
 	case frameDelete:
 		delete(s.pairs, f.key)
 	case frameTime:
@@ -190,7 +189,7 @@ func (s *state) take(f frame) {
 
 // readSnapshot reads a whole snapshot: a part of one is none.
 func readSnapshot(data []byte) (state, generation, error) {
-	s := state{pairs: map[string][]byte{}}
+	s := state{pairs: map[string]string{}}
 	g, err := readHeader(data, roleSnapshot)
 	if err != nil {
 		return s, g, err

@@ -25,7 +25,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(snapshot, log)
 	f.Add(snapshot[:len(snapshot)-1], log[:len(log)-1])
 	f.Add([]byte{}, []byte(magic))
-	f.Add(appendEnd(appendFrame(appendHeader(nil, roleSnapshot, g), g, framePut, "a", nil), g, 1), appendFrame(appendHeader(nil, roleLog, g), g, frameDelete, "a", nil))
+	f.Add(appendEnd(appendFrame(appendHeader(nil, roleSnapshot, g), g, framePut, "a", ""), g, 1), appendFrame(appendHeader(nil, roleLog, g), g, frameDelete, "a", ""))
 	f.Fuzz(func(t *testing.T, snapshot, log []byte) {
 		st, g, err := readSnapshot(snapshot)
 		if err != nil {

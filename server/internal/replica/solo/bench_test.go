@@ -127,3 +127,29 @@ func BenchmarkSnapshot(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkRegister is an instance that comes, of a process that attaches for it and is up; with and without a memory on
+// disk. A registration is timed until it is answered; what is written is written meanwhile, on the same processors.
+func BenchmarkRegister(b *testing.B) {
+	for _, kept := range []string{"forgotten", "kept"} {
+		b.Run(kept, func(b *testing.B) {
+			cfg := Config{Dial: silent}
+			if kept == "kept" {
+				cfg.Data = b.TempDir()
+			}
+			r := run(b, cfg)
+			b.ReportAllocs()
+			n := 0
+			var a replica.Attachment
+			for b.Loop() {
+				if n%100 == 0 {
+					a = attach(b, r, fmt.Sprint("p", n))
+				}
+				rec := record(fmt.Sprint("s", n/50%1000), fmt.Sprint(n), fmt.Sprintf("127.0.0.1:%d", 1+n%65000), uint64(n)+1)
+				rec.Zone, rec.Metadata = "a", map[string]string{"version": "v1.2.3", "commit": "7d9f8a", "pod": rec.ID}
+				register(b, a, rec)
+				n++
+			}
+		})
+	}
+}

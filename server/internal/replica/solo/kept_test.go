@@ -24,6 +24,10 @@ func anyKept(t *rapid.T) ledger.Kept {
 	for i := range rapid.IntRange(0, 4).Draw(t, "former") {
 		k.Former[i] = rapid.Uint64Min(1).Draw(t, "nonce of a former")
 	}
+	if rapid.Bool().Draw(t, "pairs") {
+		k.Record.Ports = rapid.MapOfN(word, rapid.Uint16Min(1), 1, 3).Draw(t, "ports")
+		k.Record.Metadata = rapid.MapOfN(word, rapid.String(), 1, 3).Draw(t, "metadata")
+	}
 	if rapid.Bool().Draw(t, "secret") {
 		k.Secret = ledger.Secret(rapid.SliceOfN(rapid.ByteMin(1), 16, 16).Draw(t, "digest"))
 	}

@@ -25,8 +25,8 @@ type memory struct {
 	wake  chan struct{}
 	stop  chan struct{}
 
-	pending map[ledger.Trace]struct{}
-	all     bool // everything is to be looked at
+	pending []ledger.Trace // some perhaps twice: the second time nothing is written
+	all     bool           // everything is to be looked at
 	stats   disk.Stats
 	failing error // why nothing is written; nil while it is
 }
@@ -65,7 +65,7 @@ func (r *Registry) open() (found disk.Found, err error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.memory = memory{store: store, wake: make(chan struct{}, 1), stop: make(chan struct{}), pending: map[ledger.Trace]struct{}{}, all: true}
+	r.memory = memory{store: store, wake: make(chan struct{}, 1), stop: make(chan struct{}), all: true}
 	r.memory.signal()
 	return found, nil
 }
@@ -75,7 +75,7 @@ func (r *Registry) restore(now time.Time, found *disk.Found) {
 	m := ledger.Memory{Written: found.Written, Closed: found.Closed}
 	strange := 0
 	for key, value := range found.Pairs {
-		if !recall(&m, key, value) {
+		if !recall(&m, key, []byte(value)) {
 			strange++
 		}
 	}
@@ -117,14 +117,12 @@ func (m *memory) note(traces []ledger.Trace) {
 	if m.all || m.store == nil {
 		return
 	}
-	if len(m.pending) == 0 {
+	if len(m.pending) == 0 && len(traces) > 0 {
 		m.signal()
 	}
-	for _, t := range traces {
-		m.pending[t] = struct{}{}
-	}
+	m.pending = append(m.pending, traces...)
 	if len(m.pending) > mostPending { // the disk hangs
-		m.all, m.pending = true, map[ledger.Trace]struct{}{}
+		m.all, m.pending = true, nil
 	}
 }
 
@@ -167,62 +165,41 @@ func (r *Registry) save() {
 	r.saved(time.Now(), r.memory.store.Flush(time.Now()))
 }
 
-func (r *Registry) changed() (map[ledger.Trace]struct{}, bool) {
+func (r *Registry) changed() (changed []ledger.Trace, all bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := &r.memory
-	all := m.all
-	m.all = false
-	if len(m.pending) == 0 {
-		return nil, all // the empty map stays, to be written to
-	}
-	changed := m.pending
-	m.pending = make(map[ledger.Trace]struct{})
+	changed, all = m.pending, m.all
+	m.pending, m.all = nil, false
 	return changed, all
 }
 
 // saveAll looks at everything, a service after the other. What changes meanwhile is noted, and comes again.
 func (r *Registry) saveAll() {
 	r.mu.Lock()
-	names := r.table.Names()
+	names, some := r.table.Names(), append(r.table.HoldTraces(), ledger.Trace{})
 	r.mu.Unlock()
-	known := map[string]struct{}{ofBefore: {}}
-	r.put(map[ledger.Trace]struct{}{{}: {}})
-	for _, name := range names {
-		r.mu.Lock()
-		traces := r.table.Traces(name)
-		r.mu.Unlock()
-		some := make(map[ledger.Trace]struct{}, len(traces))
-		for _, t := range traces {
-			some[t] = struct{}{}
+	known := make(map[string]struct{})
+	for {
+		for _, t := range some {
 			known[keyOf(t)] = struct{}{}
 		}
 		r.put(some)
+		if len(names) == 0 {
+			break
+		}
+		r.mu.Lock()
+		some, names = r.table.Traces(names[0]), names[1:]
+		r.mu.Unlock()
 	}
-	r.put(r.heldTraces(known))
 	r.memory.store.Retain(func(key string) bool {
 		_, ok := known[key]
 		return ok
 	})
 }
 
-// heldTraces names what is kept of holds, and makes it known.
-func (r *Registry) heldTraces(known map[string]struct{}) map[ledger.Trace]struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	out := make(map[ledger.Trace]struct{})
-	for _, t := range r.table.HoldTraces() {
-		out[t], known[keyOf(t)] = struct{}{}, struct{}{}
-	}
-	return out
-}
-
 // put hands pieces to the store as they now are.
-func (r *Registry) put(changed map[ledger.Trace]struct{}) {
-	traces := make([]ledger.Trace, 0, len(changed))
-	for t := range changed {
-		traces = append(traces, t)
-	}
+func (r *Registry) put(traces []ledger.Trace) {
 	pieces := make([]piece, 0, min(saveAtOnce, len(traces)))
 	for len(traces) > 0 {
 		some := traces[:min(saveAtOnce, len(traces))]

@@ -322,7 +322,7 @@ func TestPendingIsBounded(t *testing.T) {
 	a := attach(t, n.Registry, "p")
 	register(t, a, full(0))
 	n.kept(t, 1)
-	m := memory{store: new(disk.Store), wake: make(chan struct{}, 1), pending: map[ledger.Trace]struct{}{}}
+	m := memory{store: new(disk.Store), wake: make(chan struct{}, 1)}
 	for i := range 2 * mostPending {
 		m.note([]ledger.Trace{{Service: "s", ID: fmt.Sprint(i)}})
 		if len(m.pending) > mostPending {
