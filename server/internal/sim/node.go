@@ -17,6 +17,7 @@ type node struct {
 	number  int
 	run     uint64
 	started time.Duration
+	whole   bool // it has all that the run before knew
 	tb      *ledger.Table
 	streams uint64
 	holders map[eider.Key]*stream
@@ -41,6 +42,7 @@ func (w *world) newNode(number int) *node {
 func (n *node) boot(fresh bool, m *ledger.Memory) {
 	n.run++
 	n.started = n.w.now
+	n.whole = m != nil && m.Closed
 	n.tb = ledger.New(settings(n.name, n.run, fresh), n.clock())
 	n.holders, n.attach = map[eider.Key]*stream{}, map[ledger.Session]*stream{}
 	n.known, n.heard, n.reached = map[eider.Key]eider.Record{}, map[uint64]time.Duration{}, map[uint64]bool{}

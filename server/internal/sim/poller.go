@@ -98,8 +98,8 @@ func (n *node) checkPollers(d *eider.Drain) {
 
 // excusedPoller tells whether a barrier needn't wait: its node had no chance to say that there is such a poller.
 func (n *node) excusedPoller(p *poller, d *eider.Drain) bool {
-	if p.home.run > 1 && n.w.now-p.home.started < p.every+p.cache+pollMargin {
-		return true // restarted without its memory
+	if p.home.run > 1 && !p.home.whole && n.w.now-p.home.started < p.every+p.cache+pollMargin {
+		return true // restarted without its memory, or with one that may lack the poller
 	}
 	for i := range d.Members {
 		if m := &d.Members[i]; m.State == eider.Capped && m.Caller == "callers of "+p.home.name {
