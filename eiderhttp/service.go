@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/meter"
 	"github.com/eiderhq/eider/retry"
 	"github.com/eiderhq/eider/roster"
 )
@@ -18,7 +19,8 @@ type service struct {
 	name   string
 	roster *roster.Roster
 	budget retry.Budget
-	warm   atomic.Bool // a view has come: picks no longer wait
+	counts *meter.Service // nil: nothing is counted
+	warm   atomic.Bool    // a view has come: picks no longer wait
 
 	unrepeatable roster.Excluded // nobody, and no trial
 }
@@ -56,6 +58,7 @@ func (s *service) send(req *http.Request, port string, span *span) (*http.Respon
 	}
 	body := newBody(req)
 	span.try(choice.Instance(), choice.Trial())
+	s.counts.Tried("")
 	resp, flt := s.try(req, body, port, choice, now, span)
 	if flt == nil {
 		body.handOver()
@@ -93,6 +96,7 @@ func (c *call) again(flt *fault) (*http.Response, error) {
 		}
 		flt.discard()
 		c.span.try(choice.Instance(), choice.Trial())
+		c.counts.Tried(flt.cause.String())
 		var resp *http.Response
 		resp, flt = c.try(c.req, c.body, c.port, choice, time.Now(), c.span)
 		if flt == nil {

@@ -162,6 +162,7 @@ func (t *Transport) service(name string) (*service, error) {
 		return nil, eider.Errorf(eider.Limited, "", "this Transport already follows %d services, the most it does; bound its hosts by Transport.Services", MaxServices)
 	}
 	svc := &service{t: t, name: name, unrepeatable: roster.Excluded{Unrepeatable: true}, budget: retry.Budget{Ratio: t.RetryRatio, MinPerSecond: min(t.RetryRatio, 0)}}
+	svc.counts = t.Registry.Meter().Service(name)
 	svc.roster = roster.Config{Companion: svc.companion}.Follow(t.Registry, name)
 	next[name] = svc
 	t.services.Store(&next)

@@ -107,6 +107,7 @@ func (a *attacher) hello() *pb.AttachRequest {
 func (a *attacher) welcome(m *pb.AttachReply) *pb.Welcome { return m.GetWelcome() }
 
 func (a *attacher) opened(w *pb.Welcome, k *link) {
+	a.reg.meter.Opened("attach")
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.up, a.ends, a.why = true, k.ends.Load(), nil

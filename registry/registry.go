@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/meter"
 )
 
 // Config sets a handle up. The zero value works.
@@ -42,6 +43,10 @@ type Config struct {
 	TokenFile string
 	Token     func() (string, error)
 
+	// Meter counts what this process does as a caller and as an instance: picks, tries, retries, lets go, how old its
+	// lists are, whether it is listed. nil means nothing is counted.
+	Meter *meter.Meter
+
 	// Dial replaces the network; nil means TCP. For tests and tunnels. It must return when ctx ends:
 	// Close waits for it.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
@@ -65,6 +70,8 @@ type Registry struct {
 	caller  string
 	zone    string
 	rosters string
+	meter   *meter.Meter
+	unmeter func() // the Meter forgets the handle
 	log     *slog.Logger
 	links   *links
 	fault   error // in the configuration: no retry mends it
@@ -89,6 +96,7 @@ func Open(cfg Config) *Registry {
 		caller:  callerName(cfg.Caller),
 		zone:    cmp.Or(cfg.Zone, os.Getenv("EIDER_ZONE")),
 		rosters: cmp.Or(cfg.Rosters, os.Getenv("EIDER_ROSTERS")),
+		meter:   cfg.Meter,
 		log:     cfg.Logger,
 	}
 	secure, insecurable := newSecurity(&cfg)
@@ -102,6 +110,7 @@ func Open(cfg Config) *Registry {
 	r.attach = newAttacher(r)
 	r.follow = newWatcher(r, false)
 	r.observe = newWatcher(r, true)
+	r.unmeter = r.meter.State(r.tell)
 	return r
 }
 
@@ -117,6 +126,7 @@ func (r *Registry) Close() error {
 	r.running.Wait()
 	r.cancel()
 	r.links.close()
+	r.unmeter()
 	return nil
 }
 

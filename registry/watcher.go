@@ -164,6 +164,9 @@ func (w *watcher) hello() *pb.WatchRequest {
 func (w *watcher) welcome(m *incoming) *pb.Welcome { return m.reply.GetWelcome() }
 
 func (w *watcher) opened(m *pb.Welcome, _ *link) {
+	if !w.observer {
+		w.reg.meter.Opened("watch")
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.run, w.why, w.heardAt = m.GetRun(), nil, time.Now()

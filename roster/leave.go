@@ -41,6 +41,7 @@ func (r *Roster) publish(now time.Duration) {
 		for _, m := range r.members {
 			if m.yields() && !m.marked && !r.hinted(m) {
 				m.mark()
+				m.markedAt = now
 			}
 		}
 	}
@@ -213,6 +214,7 @@ func (r *Roster) acknowledge(src source, done []settled) {
 	r.mu.Lock()
 	for _, s := range done {
 		s.m.letGo, s.m.before = true, nil
+		r.counts.LetGo(r.now() - s.m.markedAt)
 	}
 	if r.news.View == nil || r.news.FromDisk || r.closed || r.bearing {
 		r.mu.Unlock()

@@ -42,6 +42,7 @@ type member struct {
 	left     order           // the newest record that said DRAINING; zero if none did
 	marked   bool            // the leaving mark is set
 	settling bool            // it is being let go of
+	markedAt time.Duration   // when, if by a view or its own word
 	letGo    bool            // no pick counts any more, connections are closed: acknowledged
 	trips    int             // set aside so many times in a row
 	restored time.Duration   // when it last came back from that

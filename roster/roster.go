@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/meter"
 	"github.com/eiderhq/eider/registry"
 )
 
@@ -61,6 +62,8 @@ type Roster struct {
 	run     runner
 	inbox   inbox
 	disk    *disk // nil: the list isn't kept on disk
+	meter   *meter.Meter
+	counts  *meter.Service // nil: nothing is counted
 
 	saying  sync.Mutex // taken before mu
 	mu      sync.Mutex
@@ -89,6 +92,9 @@ func (c Config) Follow(reg *registry.Registry, service string) *Roster {
 		}
 		return s, nil
 	})
+	if r.meter = reg.Meter(); r.meter != nil && eider.CheckService(service) == nil {
+		r.counts = r.meter.Service(service)
+	}
 	if dir := reg.Rosters(); dir != "" && eider.CheckService(service) == nil { // the name is that of a file
 		r.disk = newDisk(dir, service, reg.Logger())
 	}
@@ -116,16 +122,19 @@ func (r *Roster) Take(ctx context.Context, not *Excluded) (Choice, error) {
 		}
 		if a := r.asked.Load(); a != nil {
 			if c, ok := r.try(s, a, not); ok {
+				r.counts.Picked(true)
 				return c, nil
 			}
 		}
 		e, trial := s.choose(r, not)
 		if e == nil {
+			r.counts.Nobody()
 			return Choice{}, s.nobody(not, r.now())
 		}
 		round := e.m.round.Load()
 		ok, empty := e.m.enter()
 		if ok {
+			r.counts.Picked(e.in.Suspicion != 0)
 			return Choice{r: r, m: e.m, in: e.in, trial: trial, round: round}, nil
 		}
 		if empty {

@@ -38,6 +38,8 @@ type runner struct {
 	woken  chan struct{}
 	first  chan struct{} // closed with the first snapshot, or when none will come
 	shut   sync.Once
+
+	unmeter func() // the Meter forgets the roster; set with src
 }
 
 func newRunner(open func() (source, error)) runner {
@@ -55,6 +57,7 @@ func (r *Roster) begin() error {
 				go r.keeps()
 				r.run.done.Go(r.starts)
 			}
+			r.run.unmeter = r.meter.State(r.tell)
 			r.run.done.Go(r.feed)
 			r.run.done.Go(r.tends)
 		}
@@ -197,6 +200,7 @@ func (r *Roster) Close() error {
 		r.run.cancel()
 		if r.run.src != nil {
 			r.run.src.Close()
+			r.run.unmeter()
 		}
 		r.run.done.Wait()
 		if r.disk != nil && r.run.src != nil {
