@@ -33,14 +33,7 @@ func TestAMeterHasEveryMetric(t *testing.T) {
 	tr := &eiderhttp.Transport{Registry: reg}
 	defer tr.Close()
 	hc := &http.Client{Transport: tr, Timeout: patience}
-	value := func(metric, service, label string) float64 {
-		for _, s := range counts.Samples() {
-			if s.Metric == metric && s.Service == service && s.Label == label {
-				return s.Value
-			}
-		}
-		return -1
-	}
+	value := func(metric, service, label string) float64 { return valueOf(counts, metric, service, label) }
 	requests := 0.0
 	until := func(what string, so func() bool) {
 		t.Helper()
@@ -69,6 +62,31 @@ func TestAMeterHasEveryMetric(t *testing.T) {
 	if age, up := value(meter.ViewAge, "orders", ""), value(meter.StreamUp, "", "watch"); age != 0 || up != 1 {
 		t.Errorf("connected: the list is %v s old, the stream is %v", age, up)
 	}
+	describesAll(t, counts)
+	n.stop()
+	until("an outage", func() bool { return value(meter.ViewAge, "orders", "") > 0 && value(meter.UnlistedCounts, "", "") == 1 })
+	if up, listed := value(meter.StreamUp, "", "watch"), value(meter.ListedSeconds, "checkout", "c"); up != 0 || listed != 0 {
+		t.Errorf("without a registry the stream is %v, the instance listed for %v s", up, listed)
+	}
+	tr.Close()
+	if got := value(meter.ViewAge, "orders", ""); got != -1 {
+		t.Errorf("a closed roster tells of its list: %v", got)
+	}
+}
+
+// valueOf returns what a sample says; -1 if there is none.
+func valueOf(counts *meter.Meter, metric, service, label string) float64 {
+	for _, s := range counts.Samples() {
+		if s.Metric == metric && s.Service == service && s.Label == label {
+			return s.Value
+		}
+	}
+	return -1
+}
+
+// describesAll holds samples to what is described, both ways.
+func describesAll(t *testing.T, counts *meter.Meter) {
+	t.Helper()
 	var names []string
 	for _, s := range counts.Samples() {
 		names = append(names, s.Metric)
@@ -81,14 +99,5 @@ func TestAMeterHasEveryMetric(t *testing.T) {
 	}
 	if len(names) > 0 {
 		t.Errorf("%v aren't described", names)
-	}
-	n.stop()
-	until("an outage", func() bool { return value(meter.ViewAge, "orders", "") > 0 && value(meter.UnlistedCounts, "", "") == 1 })
-	if up, listed := value(meter.StreamUp, "", "watch"), value(meter.ListedSeconds, "checkout", "c"); up != 0 || listed != 0 {
-		t.Errorf("without a registry the stream is %v, the instance listed for %v s", up, listed)
-	}
-	tr.Close()
-	if got := value(meter.ViewAge, "orders", ""); got != -1 {
-		t.Errorf("a closed roster tells of its list: %v", got)
 	}
 }
