@@ -168,7 +168,9 @@ func TestEventStreamsEndWithTheirToken(t *testing.T) {
 		cfg := guarded(t, &told)
 		reg := scene()
 		h := New(reg, cfg)
-		r := httptest.NewRequest(http.MethodGet, "/v1/events", nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		r := httptest.NewRequest(http.MethodGet, "/v1/events", nil).WithContext(ctx)
 		r.Host = "127.0.0.1:8761"
 		r.Header.Set("Accept", "text/event-stream")
 		r.Header.Set("Authorization", "Bearer reader")
