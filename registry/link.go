@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	dialWithin  = 3 * time.Second  // a connection, with HTTP/2's first words
+	dialWithin  = 3 * time.Second  // a connection, with HTTP/2's first words; doubled with each that took too long,
+	dialAtMost  = 9 * time.Second  // … since behind a herd whoever gives up early begins at its end again; short of answerWithin
 	homeEvery   = 30 * time.Second // how often a handle that is away looks whether its home is back, jittered down by half
 	largestView = 64 << 20         // bytes of one message from a node: a snapshot of a hundred thousand instances
 )
@@ -37,6 +38,7 @@ type links struct {
 	at      int // which address is current
 	current *link
 	homing  bool // somebody looks whether home is back
+	vain    int  // links in a row over which no node has welcomed us
 }
 
 // link is one connection, or the attempt to make one. It is never mended: a new one takes its place.
@@ -44,6 +46,8 @@ type link struct {
 	cc      *grpc.ClientConn
 	addr    string
 	uses    int                     // guarded by links.mu
+	within  time.Duration           // so long a dial may take
+	stood   atomic.Bool             // a node has welcomed us over it
 	retired chan struct{}           // closed when a better one has taken its place
 	ends    atomic.Pointer[connEnd] // nil before the connection is made
 	fault   atomic.Pointer[error]   // of the last dial
@@ -65,7 +69,7 @@ func (l *links) take() (*link, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.current == nil {
-		k, err := l.open(l.addrs[l.at])
+		k, err := l.open(l.addrs[l.at], retry.Backoff{Base: dialWithin, Max: dialAtMost}.Ceiling(l.vain))
 		if err != nil {
 			return nil, err
 		}
@@ -82,6 +86,9 @@ func (l *links) give(k *link, failed bool) {
 	if failed && k == l.current {
 		l.current = nil
 		l.at = (l.at + 1) % len(l.addrs)
+		if l.vain++; k.stood.Load() {
+			l.vain = 0
+		}
 	}
 	unused := k.uses == 0 && k != l.current
 	l.mu.Unlock()
@@ -105,8 +112,8 @@ func (l *links) close() {
 }
 
 // open makes a link; gRPC connects it at its first stream.
-func (l *links) open(addr string) (*link, error) {
-	k := &link{addr: addr, retired: make(chan struct{})}
+func (l *links) open(addr string, within time.Duration) (*link, error) {
+	k := &link{addr: addr, within: within, retired: make(chan struct{})}
 	secured, err := l.secure.options(k)
 	if err != nil {
 		return nil, err
@@ -114,7 +121,7 @@ func (l *links) open(addr string) (*link, error) {
 	cc, err := grpc.NewClient("passthrough:///"+addr, append(secured,
 		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return k.connect(ctx, l.dial, addr) }),
 		// When to try again is decided by keep, for a whole stream; gRPC tries once.
-		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: dialWithin, Backoff: backoff.Config{BaseDelay: time.Hour, MaxDelay: time.Hour}}),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: within, Backoff: backoff.Config{BaseDelay: time.Hour, MaxDelay: time.Hour}}),
 		grpc.WithIdleTimeout(0),
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
@@ -135,7 +142,7 @@ func (l *links) open(addr string) (*link, error) {
 // connect dials, and remembers both ends of the connection: the local address is what an instance that
 // names none advertises.
 func (k *link) connect(ctx context.Context, dial func(context.Context, string) (net.Conn, error), addr string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialWithin)
+	ctx, cancel := context.WithTimeout(ctx, k.within)
 	defer cancel()
 	conn, err := dial(ctx, addr)
 	if err != nil {
@@ -208,7 +215,7 @@ func (l *links) home(ctx context.Context) bool {
 	if there {
 		return true
 	}
-	k, err := l.open(l.addrs[0])
+	k, err := l.open(l.addrs[0], dialWithin)
 	if err != nil {
 		return false
 	}

@@ -135,3 +135,31 @@ func TestReturnHomeSaysMoving(t *testing.T) {
 		}
 	})
 }
+
+// Behind a herd a node comes to each connection late. Whoever gave up as early each time would begin at the end again
+// and again, and nobody would ever be served: a dial may take longer with each that was in vain.
+func TestH3DialsLastLongerBehindAHerd(t *testing.T) {
+	reg := Open(Config{Addr: "127.0.0.1:1", Logger: slog.New(slog.DiscardHandler)})
+	defer reg.Close()
+	l := reg.links
+	fail := func(want time.Duration, stood bool) {
+		t.Helper()
+		k, err := l.take()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if k.within != want {
+			t.Errorf("a dial may take %v, want %v", k.within, want)
+		}
+		k.stood.Store(stood)
+		l.give(k, true)
+	}
+	for _, want := range []time.Duration{dialWithin, 2 * dialWithin, dialAtMost, dialAtMost} {
+		fail(want, false)
+	}
+	fail(dialAtMost, true) // this one was welcomed
+	fail(dialWithin, false)
+	if dialAtMost >= answerWithin {
+		t.Errorf("a dial of %v outlasts the stream that waits for it, %v", dialAtMost, answerWithin)
+	}
+}

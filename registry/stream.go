@@ -199,6 +199,7 @@ func (s *session[Req, Reply]) speak() (lived time.Duration, err error) {
 	early()
 	begin := time.Now()
 	s.answered()
+	s.link.stood.Store(true)
 	s.side.opened(welcome, s.link)
 	s.up()
 	s.reg.links.homeward(s.reg)
