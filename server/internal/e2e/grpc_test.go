@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/resolver/manual"
 	"google.golang.org/grpc/status"
 
+	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/drain"
 	"github.com/eiderhq/eider/eidergrpc"
 	"github.com/eiderhq/eider/registry"
@@ -115,6 +116,41 @@ func startMortalTill(t *testing.T, addr, id string, l *till) (kill func()) {
 	})
 	m.register(t, "till", id, ln.Addr().String())
 	return kill
+}
+
+// A held instance is let go of by gRPC callers too: not one call comes after the barrier, and once it is released it is
+// called again, on a connection of its own.
+func TestR7AHeldGRPCInstanceIsLeftAlone(t *testing.T) {
+	n := startNode(t, node.Settings{})
+	book := &ledgerOf{}
+	for _, id := range []string{"a", "b"} {
+		startTill(t, n.grpc, id, &till{name: id, takes: 5 * time.Millisecond, book: book})
+	}
+	l := startPayers(t, 4, func(i int) *payer {
+		return newPayer(t, n.grpc, fmt.Sprint("payer", i), eidergrpc.Config{})
+	}, false)
+	for range 2 {
+		l.more("a", 10)
+		var h eider.Held
+		n.operate("POST", "/v1/holds", `{"service": "till", "id": "a"}`, &h)
+		if d := n.barrier(h.Count); d.Total != len(l.callers) || d.Open != 0 {
+			t.Errorf("%+v", d)
+		}
+		l.more("b", 10) // whatever a has begun is answered by then
+		l.mu.Lock()
+		from := l.by["a"]
+		l.mu.Unlock()
+		l.more("b", 100)
+		l.mu.Lock()
+		late := l.by["a"] - from
+		l.mu.Unlock()
+		if late > int64(len(l.callers)) {
+			t.Errorf("%d answers of a after the barrier", late)
+		}
+		n.operate("DELETE", "/v1/holds/till/a", "", &h.Key)
+	}
+	l.more("a", 10)
+	l.end(book)
 }
 
 // Who calls by plain gRPC, over addresses that somebody gave it, is an unknown caller: it is waited for by the clock,
