@@ -73,7 +73,7 @@ func TestU3WhoIsNotTried(t *testing.T) {
 		want string
 	}{
 		"suspect among many suspects": {[]string{"a UP", "b UP wedged", "h UP wedged"}, "1"},
-		"cured":                       {[]string{"a UP", "b UP", "c UP"}, "0"},
+		"cured":                       {[]string{"a UP", "b UP", "h UP"}, "0"},
 		"DOWN":                        {[]string{"a UP", "b UP", "h DOWN wedged"}, "0"},
 		"leaving":                     {[]string{"a UP", "b UP", "h DRAINING wedged"}, "0"},
 		"gone":                        {[]string{"a UP", "h gone DEAD"}, "0"},
