@@ -134,6 +134,7 @@ func TestWhoIsUnknown(t *testing.T) {
 		{"a probe of kubelet", "/", []string{"User-Agent: kube-probe/1.31"}, [2]bool{}},
 		{"somebody like a probe", "/", []string{"User-Agent: my kube-probe/1.31"}, [2]bool{true, true}},
 		{"a health path", "/readyz", nil, [2]bool{}},
+		{"a path that only begins like one", "/readyzone", nil, [2]bool{true, true}},
 		{"for somebody else", "/pay", []string{"Eider-To: 2@7-000000000000beef"}, [2]bool{}},
 	} {
 		for at, since := range []bool{false, true} {
