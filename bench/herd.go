@@ -71,7 +71,7 @@ func stampede(clients int, play stampeder, flags ...string) (s Stampedes, err er
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	s.Start, err = h.measure(n, func() (*node, error) {
+	s.Start, err = h.measure(func() (*node, error) {
 		for i := range clients {
 			wg.Go(func() { play(ctx, n.grpc, i, h.dial, func(run uint64) { h.back(i, run) }) })
 		}
@@ -82,7 +82,7 @@ func stampede(clients int, play stampeder, flags ...string) (s Stampedes, err er
 	}
 	<-time.After(3 * time.Second) // they beat, and that is all
 	grpc, http := n.grpc, n.http
-	s.Killed, err = h.measure(n, func() (*node, error) {
+	s.Killed, err = h.measure(func() (*node, error) {
 		_ = n.cmd.Process.Kill()
 		<-n.done
 		n, err = startNode(append(flags, "--grpc", grpc, "--http", http)...)
@@ -95,7 +95,7 @@ func stampede(clients int, play stampeder, flags ...string) (s Stampedes, err er
 }
 
 // measure has something happen, and waits until every client is back on the node that it returns.
-func (h *herd) measure(n *node, happen func() (*node, error)) (f HerdFigures, err error) {
+func (h *herd) measure(happen func() (*node, error)) (f HerdFigures, err error) {
 	h.mu.Lock()
 	if len(h.run) > 0 {
 		h.old = h.run[0]
@@ -107,7 +107,8 @@ func (h *herd) measure(n *node, happen func() (*node, error)) (f HerdFigures, er
 	}
 	begun := time.Now()
 	h.begun.Store(begun.UnixNano())
-	if n, err = happen(); err != nil {
+	n, err := happen()
+	if err != nil {
 		return f, err
 	}
 	ask, err := startAsker(n.http)

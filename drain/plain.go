@@ -40,7 +40,7 @@ func serveListener(ctx context.Context, lis net.Listener, serveConn func(context
 		faults = append(faults, errors.New("serve: it is nil; pass what shall serve a connection"))
 	}
 	if cfg.Listener != nil && cfg.Listener != lis {
-		faults = append(faults, errors.New("Listener: it isn't lis; leave it nil"))
+		faults = append(faults, errors.New("cfg.Listener: it isn't lis; leave it nil"))
 	}
 	if err := errors.Join(faults...); err != nil {
 		if lis != nil {

@@ -177,7 +177,7 @@ func TestWorkOverHTTP2(t *testing.T) {
 		req, _ := http.NewRequest("GET", "https://"+r.addr+path, nil)
 		req.Header.Set("Eider-To", "1@"+me.String())
 		req.Header.Set("Eider-Caller", "checkout@b2")
-		req.Cancel = cancel
+		req.Cancel = cancel //lint:ignore SA1019 whoever still sets it is counted rightly
 		if resp, err := tr.RoundTrip(req); err == nil {
 			io.Copy(io.Discard, resp.Body)
 			resp.Body.Close()

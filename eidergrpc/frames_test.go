@@ -4,7 +4,6 @@ import (
 	"io"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 
 	"golang.org/x/net/http2"
@@ -18,7 +17,6 @@ func contains(s, part string) bool { return strings.Contains(s, part) }
 type frames struct {
 	conn   net.Conn
 	framer *http2.Framer
-	mu     sync.Mutex
 	stream uint32
 }
 

@@ -53,6 +53,7 @@ func (p *policyOf) companion(rec eider.Instance) roster.Companion {
 	if !ok {
 		return in
 	}
+	//lint:ignore SA1019 the deprecation is of several addresses; this is one
 	sub, err := p.cc.NewSubConn([]resolver.Address{{Addr: address}}, balancer.NewSubConnOptions{StateListener: in.heard})
 	if err != nil { // the channel is being closed
 		in.state.Store(retired)

@@ -84,7 +84,7 @@ func (s *recorded) AddEvent(name string, options ...trace.EventOption) {
 	for _, a := range cfg.Attributes() {
 		switch a.Key {
 		case "eider.instance.id", "error.type", "eider.trial":
-			text += " " + a.Value.Emit()
+			text += " " + a.Value.String()
 		}
 	}
 	s.events = append(s.events, text)
@@ -126,8 +126,8 @@ func (s *recorded) is(t *testing.T, want ...string) {
 	t.Helper()
 	for _, w := range want {
 		key, value, _ := strings.Cut(w, "=")
-		if got, ok := s.about[attribute.Key(key)]; (value == "-") == ok || ok && got.Emit() != value {
-			t.Errorf("%s is %q (%v), want %q", key, got.Emit(), ok, value)
+		if got, ok := s.about[attribute.Key(key)]; (value == "-") == ok || ok && got.String() != value {
+			t.Errorf("%s is %q (%v), want %q", key, got.String(), ok, value)
 		}
 	}
 }

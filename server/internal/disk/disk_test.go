@@ -66,7 +66,7 @@ func TestWhatIsFlushedIsThereAfterACrash(t *testing.T) {
 	flush(t, s, start.Add(2*time.Second))
 	put(t, s, "late", "lost")
 	s.crash()
-	s, found = open(t, dir)
+	_, found = open(t, dir)
 	want := map[string]string{"a": "3", "c": ""}
 	if got := words(found.Pairs); !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
@@ -231,13 +231,8 @@ func history(t testing.TB, dir string) (states []map[string]string) {
 
 // right tells whether a state is one that there was.
 func right(states []map[string]string, got map[string]string) bool {
-	now := map[string]string{}
 	for _, st := range states {
-		if st == nil {
-			continue
-		}
-		now = st
-		if maps.Equal(words(got), now) {
+		if st != nil && maps.Equal(words(got), st) {
 			return true
 		}
 	}

@@ -41,26 +41,23 @@ func (r *rounds) next() (moment, bool) {
 
 // take hands out a session whose slot has begun, nil if there is none.
 func (r *rounds) take(clock moment) *session {
-	for r.used != 0 {
-		at, _ := r.next()
-		if at > clock {
-			break
-		}
-		r.at = int64(at / r.tick)
-		i := r.at % int64(len(r.slots))
-		slot := r.slots[i]
-		last := len(slot) - 1
-		s := slot[last]
-		slot[last] = nil
-		r.slots[i] = slot[:last]
-		if last == 0 {
-			r.used &^= 1 << i
-		}
-		s.round = false
-		return s
+	at, any := r.next()
+	if !any || at > clock {
+		r.at = max(r.at, int64(clock/r.tick))
+		return nil
 	}
-	r.at = max(r.at, int64(clock/r.tick))
-	return nil
+	r.at = int64(at / r.tick)
+	i := r.at % int64(len(r.slots))
+	slot := r.slots[i]
+	last := len(slot) - 1
+	s := slot[last]
+	slot[last] = nil
+	r.slots[i] = slot[:last]
+	if last == 0 {
+		r.used &^= 1 << i
+	}
+	s.round = false
+	return s
 }
 
 // watch has a session looked at when its silence would make it suspect.
