@@ -10,13 +10,15 @@ import (
 func (t *Table) Attach(now time.Time, s Session, p Peer) Effects {
 	t.begin(now)
 	if t.sessions[s] == nil {
-		sess := &session{id: s, peer: p, beat: t.clock}
+		sess := &session{id: s, peer: p}
+		sess.pulse = t.pulses.get(sess)
+		sess.beat = t.clock
 		if p.Caller != "" {
 			sess.proc = t.claim(p)
 			sess.peer.Caller = sess.proc.name
 			sess.proc.sessions++
 		}
-		t.sessions[s] = sess
+		t.sessions[s] = sess.pulse
 	}
 	return t.take()
 }
@@ -38,7 +40,7 @@ func (t *Table) Register(now time.Time, s Session, rec eider.Record, lease time.
 }
 
 func (t *Table) register(s Session, rec eider.Record, lease time.Duration, p Proof) (Grant, error) {
-	sess := t.sessions[s]
+	sess := t.session(s)
 	if sess == nil {
 		return Grant{}, errorf(eider.Stale, "register", rec.Key, "its stream has ended; attach anew")
 	}
@@ -65,7 +67,7 @@ func (t *Table) register(s Session, rec eider.Record, lease time.Duration, p Pro
 	secret := e.seal(p)
 	e.lease, e.extra = t.cfg.lease(lease), 0
 	e.dialable, e.reachable = t.cfg.dialable(rec.Address, sess.peer.Addr), reachable
-	t.renew(sess)
+	t.renew(sess.pulse)
 	t.watch(sess)
 	t.resume(e)
 	t.announce(e, known)
@@ -186,7 +188,7 @@ func (t *Table) takeAddress(e *entry) {
 // too: a process that dies in mid-drain has ended.
 func (t *Table) Detach(now time.Time, s Session, how Ending) Effects {
 	t.begin(now)
-	sess := t.sessions[s]
+	sess := t.session(s)
 	if sess == nil {
 		return t.take()
 	}
@@ -208,6 +210,9 @@ func (t *Table) Detach(now time.Time, s Session, how Ending) Effects {
 		sess.proc.sessions--
 		t.ended(sess.proc)
 		t.part(sess.proc)
+	}
+	if !sess.round { // else the rounds find it
+		t.pulses.put(sess.pulse)
 	}
 	return t.take()
 }

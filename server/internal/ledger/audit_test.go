@@ -81,7 +81,7 @@ func auditEntry(tb *Table, e *entry) error {
 		}
 	}
 	switch {
-	case e.sess != nil && (tb.sessions[e.sess.id] != e.sess || e.sess.entries[e.index] != e || !e.owned):
+	case e.sess != nil && (tb.session(e.sess.id) != e.sess || e.sess.entries[e.index] != e || !e.owned):
 		return fmt.Errorf("%s is attached wrongly", e.rec.Key)
 	case e.owned && e.sess == nil && e.slot == 0 && !e.past:
 		return fmt.Errorf("%s is detached, and nothing watches it", e.rec.Key)
@@ -144,13 +144,25 @@ func auditAlarms(tb *Table) error {
 // auditRounds looks for a session that the rounds would come to only after its silence began.
 func auditRounds(tb *Table) error {
 	r, slots := &tb.rounds, int64(len(tb.rounds.slots))
+	free := map[*pulse]bool{}
+	for _, p := range tb.pulses {
+		free[p] = true
+	}
+	for id, p := range tb.sessions {
+		if p.of == nil || p.of.id != id || p.of.pulse != p || free[p] {
+			return fmt.Errorf("session %d has a pulse that isn't its own", id)
+		}
+	}
 	for i, slot := range r.slots {
 		if (len(slot) > 0) != (r.used>>i&1 == 1) {
 			return fmt.Errorf("slot %d has %d sessions, and its bit says otherwise", i, len(slot))
 		}
 		comes := r.at + (int64(i)-r.at%slots+slots)%slots
-		for _, s := range slot {
-			if due := s.beat + tb.cfg.SuspectAfter; !s.over && moment(comes)*r.tick > max(due, tb.clock) {
+		for _, p := range slot {
+			if free[p] || !p.round {
+				return fmt.Errorf("slot %d has a pulse that was given back", i)
+			}
+			if due := p.beat + tb.cfg.SuspectAfter; !p.over && moment(comes)*r.tick > max(due, tb.clock) {
 				return fmt.Errorf("a session that is silent at %s is looked at at %s", due, moment(comes)*r.tick)
 			}
 		}

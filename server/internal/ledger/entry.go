@@ -91,17 +91,12 @@ func (e *entry) lastBeat() moment {
 
 // session is one attach stream. Beats are a process', so they are kept here, once for all its instances.
 type session struct {
+	*pulse
+	anew    moment // see told
 	id      Session
 	peer    Peer
 	proc    *process
 	entries []*entry
-	beat    moment
-	silent  bool   // its instances are suspect by silence
-	told    bool   // a beat makes its process attach anew,
-	anew    moment // from then on
-	slot    int32
-	round   bool // it is in the rounds
-	over    bool // its stream has ended
 }
 
 // attachAnew has the process told with its first beat from then on.
@@ -109,6 +104,14 @@ func (s *session) attachAnew(at moment) {
 	if !s.told || at < s.anew {
 		s.told, s.anew = true, at
 	}
+}
+
+// session returns an open session, nil if there is none of that number.
+func (t *Table) session(s Session) *session {
+	if p := t.sessions[s]; p != nil {
+		return p.of
+	}
+	return nil
 }
 
 func (s *session) place() *int32 { return &s.slot }

@@ -66,7 +66,7 @@ func (t *Table) holder(op string, s Session, key eider.Key) (*entry, error) {
 	case e == nil:
 		return nil, errorf(eider.NotFound, op, key, "nobody of that name is registered; register it first")
 	case e.sess != nil && e.sess.id == s:
-		t.renew(e.sess) // it speaks, so it lives: a leave after a long stop must not lapse for want of a beat
+		t.renew(e.sess.pulse) // it speaks, so it lives: a leave after a long stop must not lapse for want of a beat
 		return e, nil
 	case e.home == s && e.rec.Status == eider.Left:
 		return e, nil

@@ -15,29 +15,29 @@ import (
 // anew (R5, D16).
 func (t *Table) Beat(now time.Time, s Session) Effects {
 	t.begin(now)
-	sess := t.sessions[s]
-	if sess != nil {
-		t.renew(sess)
+	p := t.sessions[s]
+	if p != nil {
+		t.renew(p)
 	}
-	if sess == nil || sess.told && sess.anew <= t.clock {
+	if p == nil || p.told && p.of.anew <= t.clock {
 		t.fx.End = append(t.fx.End, s)
 	}
 	return t.take()
 }
 
-func (t *Table) renew(sess *session) {
-	sess.beat = t.clock
-	if !sess.silent {
+func (t *Table) renew(p *pulse) {
+	p.beat = t.clock
+	if !p.silent {
 		return
 	}
-	sess.silent = false
-	for _, e := range sess.entries {
+	p.silent = false
+	for _, e := range p.of.entries {
 		t.unkeep(e)
 		t.alarms.cancel(e)
 		t.cure(e, eider.BeatsMissed)
 		t.resume(e)
 	}
-	t.watch(sess)
+	t.watch(p.of)
 }
 
 // due suspects the instances of a silent session.

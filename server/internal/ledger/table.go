@@ -23,7 +23,7 @@ type Table struct {
 	work      int  // what this Look may still do
 
 	services  map[string]*service
-	sessions  map[Session]*session
+	sessions  map[Session]*pulse
 	followers map[Follower]*follower
 	processes map[string]*process
 	addresses map[string]*entry // the latest at each, others linked behind it
@@ -48,6 +48,7 @@ type Table struct {
 	words  words
 	alarms alarms
 	rounds rounds
+	pulses pulses
 	tombs  list
 	live   int // instances
 
@@ -73,7 +74,7 @@ func New(cfg Config, now time.Time) *Table {
 	cfg = cfg.withDefaults()
 	t := &Table{
 		cfg: cfg, last: now, node: scope{floor: 2},
-		services: map[string]*service{}, sessions: map[Session]*session{}, followers: map[Follower]*follower{},
+		services: map[string]*service{}, sessions: map[Session]*pulse{}, followers: map[Follower]*follower{},
 		processes: map[string]*process{}, addresses: map[string]*entry{}, drains: map[departure]*drain{}, holds: map[eider.Key]*hold{}, pollersOf: map[string]int{},
 		groups: map[groupKey]*group{}, words: words{}, rounds: newRounds(cfg.SuspectAfter),
 	}
