@@ -64,6 +64,7 @@ func serveListener(ctx context.Context, lis net.Listener, serveConn func(context
 
 // accept is the accept loop of a plain listener.
 func (d *drainer) accept() error {
+	defer d.ln.Close() // once its queue is empty: whoever comes now is refused
 	wait := time.Duration(0)
 	for {
 		nc, err := d.ln.Accept()

@@ -3,6 +3,7 @@ package drain
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -156,5 +157,30 @@ func TestListenerFaultsAreAllSaid(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || eider.KindOf(err) != eider.Invalid {
 			t.Errorf("%v doesn't say %q", err, want)
 		}
+	}
+}
+
+// Once it is left a listener is closed: who dials then is refused, and doesn't wait in a queue that nobody empties.
+func TestListenerIsClosedWhenItIsLeft(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	reg := newScript()
+	done := make(chan error, 1)
+	go func() {
+		_, err := serveListener(ctx, ln, echo, Config{Service: "orders", ID: "1", Logger: slog.New(slog.DiscardHandler), Unknown: -1}, reg)
+		done <- err
+	}()
+	soon(t, reg.known, "the registration")
+	stop()
+	soon(t, reg.leave, "the leave")
+	close(reg.barrier)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ln.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("it is still open: %v", err)
 	}
 }

@@ -3,6 +3,8 @@ package eidergrpc
 import (
 	"context"
 	"errors"
+	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -279,5 +281,67 @@ func TestAStreamThatAWriteFindsBrokenIsJudgedByTheNextRead(t *testing.T) {
 	}
 	if got, err := (&speech{s, cancel}).say("x"); err != nil || got != "b x" {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// flood answers the first message with more than a connection buffers, and reads on only then.
+type flood struct{ parrot }
+
+const floodOf = 32
+
+func (*flood) Talk(s grpc.ServerStream) error {
+	in, out := new(wrapperspb.StringValue), wrapperspb.String(strings.Repeat("x", 64<<10))
+	if err := s.RecvMsg(in); err != nil {
+		return err
+	}
+	for range floodOf {
+		if err := s.SendMsg(out); err != nil {
+			return err
+		}
+	}
+	for {
+		if err := s.RecvMsg(in); err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+// Whoever reads doesn't wait for whoever sends: the server may read on only when its answers are read.
+func TestAStreamIsReadWhileItsSenderWaits(t *testing.T) {
+	w := newWorld(t)
+	addr, _ := serve(t, &flood{})
+	w.set("orders", up("orders", "a", addr))
+	cc := w.client(Config{}, "orders")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	s, err := cc.NewStream(ctx, &grpc.StreamDesc{StreamName: "Talk", ClientStreams: true, ServerStreams: true}, talkMethod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := make(chan error, 1)
+	go func() {
+		m := wrapperspb.String(strings.Repeat("y", 64<<10))
+		for range floodOf {
+			if err := s.SendMsg(m); err != nil {
+				sent <- err
+				return
+			}
+		}
+		sent <- s.CloseSend()
+	}()
+	n := 0
+	for err = error(nil); err == nil; {
+		if err = s.RecvMsg(new(wrapperspb.StringValue)); err == nil {
+			n++
+		}
+	}
+	if err != io.EOF || n != floodOf {
+		t.Errorf("%d messages and %v, want %d and the end", n, err, floodOf)
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
 	}
 }

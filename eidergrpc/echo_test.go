@@ -92,7 +92,7 @@ func (p *parrot) times() int {
 }
 
 // serve starts a plain gRPC server.
-func serve(t testing.TB, p *parrot, opts ...grpc.ServerOption) (addr string, srv *grpc.Server) {
+func serve(t testing.TB, p echo, opts ...grpc.ServerOption) (addr string, srv *grpc.Server) {
 	l := listen(t)
 	srv = grpc.NewServer(opts...)
 	srv.RegisterService(&echoDesc, p)

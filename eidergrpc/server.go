@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -30,11 +31,15 @@ type Server struct {
 	graceful sync.WaitGroup                 // GracefulStop
 }
 
+// handshakeWithin is how long a connection may take until it speaks HTTP/2, unless the options say otherwise. At the
+// barrier GracefulStop waits for each that doesn't yet, before it tells any other that the server leaves.
+const handshakeWithin = 5 * time.Second
+
 // NewServer makes a server with grpc's own options. Chained interceptors among them see what Eider's let
 // through; one given by grpc.UnaryInterceptor or grpc.StreamInterceptor stands before them, as gRPC has it.
 func NewServer(opts ...grpc.ServerOption) *Server {
 	s := &Server{Health: health.NewServer()}
-	all := append([]grpc.ServerOption{grpc.ChainUnaryInterceptor(s.unary), grpc.ChainStreamInterceptor(s.stream)}, opts...)
+	all := append([]grpc.ServerOption{grpc.ConnectionTimeout(handshakeWithin), grpc.ChainUnaryInterceptor(s.unary), grpc.ChainStreamInterceptor(s.stream)}, opts...)
 	s.Server = grpc.NewServer(all...)
 	grpc_health_v1.RegisterHealthServer(s.Server, s.Health)
 	return s

@@ -75,7 +75,11 @@ func (s *stream) Context() context.Context     { return s.current().Context() }
 func (s *stream) SendMsg(m any) error {
 	s.sending.Lock()
 	defer s.sending.Unlock()
-	if !s.final && !s.answered.Load() {
+	switch {
+	case s.answered.Load():
+		s.kept = nil
+	case s.final:
+	default:
 		if len(s.kept) < mostKept {
 			s.kept = append(s.kept, m) // gRPC forbids changing it after SendMsg
 		} else {
@@ -130,31 +134,40 @@ func (s *stream) firstAnswer() {
 	}
 	md, _ := s.current().Header() // it is here: a message has come after it
 	s.c.answered(md[keyLeaving])
-	s.sending.Lock()
-	s.kept = nil
-	s.sending.Unlock()
+	// Whoever sends may be waiting for the server to read on, and the server for this side: he isn't waited for.
+	// What is kept then goes with the next message.
+	if s.sending.TryLock() {
+		s.kept = nil
+		s.sending.Unlock()
+	}
 }
 
-// restart opens the stream anew and sends again what was sent.
+// restart opens the stream anew and sends again what was sent: beside whoever reads, since the server may answer before
+// it reads all of it, and wait for its answers to be read. It ends with the stream at the latest.
 func (s *stream) restart(failed error) error {
 	s.sending.Lock()
-	defer s.sending.Unlock()
 	if s.final {
+		s.sending.Unlock()
 		s.c.giveUp(errReplay)
 		return s.c.explain(failed)
 	}
 	cs, err := s.opened()
 	if err != nil {
+		s.sending.Unlock()
 		return err
 	}
-	for _, m := range s.kept {
-		if err := cs.SendMsg(m); err != nil {
-			break // RecvMsg says why
-		}
-	}
-	if s.closed {
-		_ = cs.CloseSend() // likewise
-	}
 	s.now.Store(&cs)
+	kept, closed := s.kept, s.closed
+	go func() {
+		defer s.sending.Unlock()
+		for _, m := range kept {
+			if err := cs.SendMsg(m); err != nil {
+				break // RecvMsg says why
+			}
+		}
+		if closed {
+			_ = cs.CloseSend() // likewise
+		}
+	}()
 	return nil
 }

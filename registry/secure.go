@@ -31,6 +31,7 @@ type security struct {
 	mu       sync.Mutex
 	sessions tls.ClientSessionCache // so that who comes back is spared most of the handshake
 	trusted  []byte                 // what ca held when sessions began: they end with it
+	shown    []byte                 // the certificate that sessions were begun with: likewise
 }
 
 // newSecurity takes what the configuration says, else the environment.
@@ -107,14 +108,17 @@ func (s *security) tls() (*tls.Config, error) {
 			s.trusted, s.sessions = pem, tls.NewLRUClientSessionCache(0)
 		}
 	}
-	config.ClientSessionCache = s.sessions
 	if s.cert != "" {
 		pair, err := tls.LoadX509KeyPair(s.cert, s.key)
 		if err != nil {
 			return nil, fmt.Errorf("EIDER_CERT and EIDER_KEY: %w", err)
 		}
 		config.Certificates = []tls.Certificate{pair}
+		if shown := pair.Certificate[0]; !bytes.Equal(shown, s.shown) { // a session that is resumed shows the one it began with
+			s.shown, s.sessions = shown, tls.NewLRUClientSessionCache(0)
+		}
 	}
+	config.ClientSessionCache = s.sessions
 	return config, nil
 }
 

@@ -2,6 +2,13 @@ package registry
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -9,6 +16,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc/credentials"
 
@@ -121,4 +129,52 @@ func TestAnIncarnationShowsItsSecret(t *testing.T) {
 			t.Errorf("another incarnation shows %x", m.GetSecret())
 		}
 	})
+}
+
+// A session that is resumed shows the certificate that it began with: so another certificate begins anew.
+func TestAnotherCertificateIsShownAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	write := func() {
+		private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		about := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+		der, err := x509.CreateCertificate(rand.Reader, about, about, private.Public(), private)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: pkcs8}} {
+			if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	write()
+	t.Setenv("EIDER_CERT", cert)
+	t.Setenv("EIDER_KEY", key)
+	s, err := newSecurity(&Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sessions := func() tls.ClientSessionCache {
+		config, err := s.tls()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return config.ClientSessionCache
+	}
+	first := sessions()
+	if first == nil || sessions() != first {
+		t.Error("sessions aren't resumed")
+	}
+	write()
+	if sessions() == first {
+		t.Error("the old certificate goes on being shown, by sessions that are resumed")
+	}
 }

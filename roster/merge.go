@@ -141,7 +141,7 @@ func (r *Roster) join(in *eider.Instance, now time.Duration) *member {
 		if p.left.after(m.left) {
 			m.left = p.left
 		}
-		m.settling, m.letGo = p.letGo, p.letGo
+		m.settling, m.letGo, m.markedAt = p.letGo, p.letGo, now
 		m.mark()
 	}
 	return m
@@ -190,6 +190,7 @@ func (r *Roster) moved(old *member, in *eider.Instance, now time.Duration) *memb
 	m.after(old, now)
 	if old.marked {
 		m.mark()
+		m.markedAt = old.markedAt
 	}
 	r.out = append(r.out, old)
 	return m

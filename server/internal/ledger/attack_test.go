@@ -133,6 +133,35 @@ func TestAttackForgesAnAcknowledgement(t *testing.T) {
 	}
 }
 
+// A name that a node composes is nobody's to choose: whoever had it first would be taken for its owner.
+func TestAttackComesUnderAComposedName(t *testing.T) {
+	for _, name := range []string{"checkout@1 from 10.0.0.2", "checkout@1 from from 10.0.0.2"} {
+		w := fresh(t)
+		owner := w.attach("orders@1")
+		g, err := w.show(owner, recordOf("1", 7, 1), Proof{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.mustRegister("orders@2", "orders/2", "10.0.0.9:80")
+		w.followAs(902, name, "10.0.0.66", "")
+		w.followAs(901, "checkout@1", "10.0.0.2", "")
+		if n := w.tb.Counts().Callers; n != 2 {
+			t.Errorf("%s: %d callers, want 2", name, n)
+		}
+		fx, err := w.tb.Leave(w.now, owner.session, g.Record.Key, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.saw(fx)
+		dep := g.Record.Departure()
+		w.saw(w.tb.Ack(w.now, 902, "orders", 0, []eider.Departure{dep}, nil))
+		w.saw(w.tb.Goodbye(w.now, 902))
+		if d, _ := w.tb.Drain(dep); d.Reached || d.Open != 1 {
+			t.Errorf("%s: after a forged acknowledgement %+v", name, d)
+		}
+	}
+}
+
 // Two streams of one process are one caller, also when they come from two addresses of this machine, or two of one
 // identity.
 func TestStreamsOfOnePrincipalAreOneCaller(t *testing.T) {

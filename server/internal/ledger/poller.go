@@ -106,7 +106,7 @@ func (t *Table) poll(now time.Time, said *Polling, at uint64) error {
 // principal's: who polls under that of another one is a caller of his own, and settles nobody else.
 func (t *Table) pollerName(op string, said *Polling) (name, who string, err error) {
 	who = Peer{Identity: said.Identity, Addr: said.Addr}.principal()
-	name = own(said.Caller)
+	name = own(plain(said.Caller))
 	if proc := t.processes[name]; proc != nil && who != "" && proc.who != "" && proc.who != who {
 		name += " polling from " + who
 	}

@@ -1,6 +1,10 @@
 package ledger
 
-import "github.com/eiderhq/eider"
+import (
+	"strings"
+
+	"github.com/eiderhq/eider"
+)
 
 // A caller's name is chosen by itself, and stands on every page. So a name alone joins nothing: the streams of a
 // process are those of one name *and* of one identity, or one address where nobody is asked who he is. Who comes under
@@ -24,6 +28,7 @@ func (p Peer) principal() string {
 
 // claim returns the process of a peer: of his name, unless that is another's.
 func (t *Table) claim(p Peer) *process {
+	p.Caller = plain(p.Caller)
 	who := p.principal()
 	apart := p.Caller + " from " + who
 	if proc := t.processes[apart]; who != "" && proc != nil && !proc.polls {
@@ -41,6 +46,15 @@ func (t *Table) claim(p Peer) *process {
 	proc = t.process(apart)
 	proc.who = who
 	return proc
+}
+
+// plain is a name that a process may give itself: none that this node composes for somebody who comes under
+// another's. Else whoever came first under a composed name would speak for him whom it is meant for.
+func plain(name string) string {
+	for strings.Contains(name, " from ") { // again, since what is left may make one anew
+		name = strings.ReplaceAll(name, " from ", " from: ")
+	}
+	return name
 }
 
 // mayConfirm tells whether a witness may still end instances by his word alone: as many within ten seconds as a node

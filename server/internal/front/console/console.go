@@ -54,6 +54,7 @@ type Config struct {
 // Bounds on what one request may ask for.
 const (
 	maxQuery   = 2048             // bytes of query
+	bodyWithin = 5 * time.Second  // a request's body has to be here
 	maxLimit   = 10_000           // items in one answer
 	someLimit  = 1_000            // items in one answer when none are asked for
 	maxWait    = 60 * time.Second // how long a request may wait for a change
@@ -151,6 +152,9 @@ func (c *console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	if r.ContentLength != 0 { // also what is only read to be thrown away, of whoever isn't let in
+		http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyWithin))
+	}
 	reason, sentence := c.foreign(r)
 	switch {
 	case reason != "":

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/eiderhq/eider"
@@ -39,7 +40,10 @@ func (c *console) holds(w http.ResponseWriter, r *http.Request) {
 	if holder, ok := c.reg.(replica.Holder); ok {
 		all = holder.Holds()
 	}
-	all = all[sort.Search(len(all), func(i int) bool { return all[i].Key.String() > p.after }):]
+	if service, id, ok := strings.Cut(p.after, "/"); ok {
+		after := eider.Key{Service: service, ID: id}
+		all = all[sort.Search(len(all), func(i int) bool { return all[i].Key.Compare(after) > 0 }):]
+	}
 	list, err := page(all, p.limit, c.cfg.MaxBytes)
 	if err != nil {
 		failWith(w, err)

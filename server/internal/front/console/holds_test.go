@@ -1,8 +1,13 @@
 package console
 
 import (
+	"encoding/json"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,6 +94,58 @@ func TestHoldsByHTTP(t *testing.T) {
 
 // TestHoldsAreReadStrictly: nothing that is misspelt, too large or said twice is taken for something else, and every
 // fault is told at once.
+// ordered lists holds as a node does: by service, then by id, which isn't the order of what is written with a slash.
+type ordered struct{ *holding }
+
+func (h ordered) Holds() []eider.Held {
+	out := h.holding.Holds()
+	slices.SortFunc(out, func(a, b eider.Held) int { return a.Key.Compare(b.Key) })
+	return out
+}
+
+func TestHoldsArePagedWhole(t *testing.T) {
+	reg := ordered{&holding{Registry: scene(), held: map[eider.Key]eider.Hold{}}}
+	for _, service := range []string{"a", "a-b", "a.c", "b"} {
+		reg.held[eider.Key{Service: service, ID: "1"}] = eider.Hold{Count: 1}
+	}
+	h := New(reg, Config{Logger: quiet()})
+	var all []string
+	for next := ""; ; {
+		var page struct {
+			Holds []eider.Held
+			Next  string
+		}
+		if err := json.Unmarshal(send(h, "GET", "/v1/holds?limit=1"+next, "").Body.Bytes(), &page); err != nil || len(page.Holds) != 1 {
+			t.Fatalf("after %q: %+v, %v", next, page, err)
+		}
+		all = append(all, page.Holds[0].Service)
+		if page.Next == "" {
+			break
+		}
+		next = "&after=" + url.QueryEscape(page.Next)
+	}
+	if want := []string{"a", "a-b", "a.c", "b"}; !slices.Equal(all, want) {
+		t.Errorf("page by page: %v, want %v", all, want)
+	}
+}
+
+// A body that never comes would hold a connection for ever, also of somebody who isn't let in.
+func TestAttackSendsNoBody(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(New(scene(), Config{Logger: quiet()}))
+	defer srv.Close()
+	nc, err := net.Dial("tcp", srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	nc.Write([]byte("POST /v1/holds HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\n"))
+	nc.SetReadDeadline(time.Now().Add(3 * bodyWithin))
+	if _, err := io.Copy(io.Discard, nc); err != nil {
+		t.Errorf("it is held: %v", err)
+	}
+}
+
 func TestHoldsAreReadStrictly(t *testing.T) {
 	reg := &holding{Registry: scene(), held: map[eider.Key]eider.Hold{}}
 	h := New(reg, Config{Logger: quiet()})

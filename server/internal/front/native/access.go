@@ -94,7 +94,19 @@ func (s *Server) Recheck() {
 	}
 	s.mu.Unlock()
 	for _, st := range over {
-		st.end(&ending{how: replica.Moving, reattach: true,
-			err: eider.Errorf(eider.Unavailable, "", "what %s may do has changed; come back and show it again", st.who)})
+		st.end(changed(st))
 	}
+}
+
+func changed(st *stream) *ending {
+	return &ending{how: replica.Moving, reattach: true,
+		err: eider.Errorf(eider.Unavailable, "", "what %s may do has changed; come back and show it again", st.who)}
+}
+
+// outdated ends a stream whose identity has changed between being asked for and being entered: no Recheck saw it.
+func (s *Server) outdated(st *stream) *ending {
+	if s.cfg.Guard == nil || s.cfg.Guard.Still(st.who) {
+		return nil
+	}
+	return changed(st)
 }

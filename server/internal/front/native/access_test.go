@@ -190,3 +190,15 @@ func TestRecheckEndsWhoIsNoLongerLetIn(t *testing.T) {
 		}
 	})
 }
+
+// The tokens change between the moment in which somebody is let in and the one from which Recheck finds his stream.
+func TestWhoIsRevokedWhileHeComesInIsEnded(t *testing.T) {
+	cfg, _ := guarded(t)
+	cfg.Guard.Now = func() time.Time { cfg.Guard.Keeper = access.NewKeeper("/nowhere"); return time.Now() }
+	inBubble(t, cfg, func(t *testing.T, r *rig) {
+		s := r.attachAs("orders")
+		if m := hear(t, s.Recv).GetEnd(); !m.GetReattach() || !strings.Contains(m.GetError().GetMessage(), "token orders") {
+			t.Errorf("revoked meanwhile: %v", m)
+		}
+	})
+}

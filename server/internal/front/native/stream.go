@@ -125,6 +125,9 @@ func (s *Server) serve(st *stream, sd side) error {
 		return st.last(why)
 	}
 	defer s.leave(st)
+	if why := s.outdated(st); why != nil {
+		return st.last(why)
+	}
 	var err error
 	if st.share, err = s.shares.open(st.who); err != nil {
 		s.limited.Add(1)
