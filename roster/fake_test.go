@@ -67,9 +67,12 @@ func (f *fake) last() string {
 	}
 	w := f.acks[len(f.acks)-1]
 	text := w.at.String()
-	for label, deps := range map[string][]eider.Departure{" let go ": w.letGo, " no alternative ": w.noAlternative} {
+	for _, said := range []struct {
+		label string
+		deps  []eider.Departure
+	}{{" let go ", w.letGo}, {" no alternative ", w.noAlternative}} {
 		var ids []string
-		for _, d := range deps {
+		for _, d := range said.deps {
 			id := d.ID
 			if d.Hold != 0 {
 				id += fmt.Sprint("!", d.Hold)
@@ -77,7 +80,7 @@ func (f *fake) last() string {
 			ids = append(ids, id)
 		}
 		if len(ids) > 0 {
-			text += label + strings.Join(ids, ",")
+			text += said.label + strings.Join(ids, ",")
 		}
 	}
 	return text
