@@ -200,12 +200,19 @@ func (c *client) away(err error) error {
 		return &exit{exitUnreachable, fmt.Errorf(why+" (%w)", c.base, err)}
 	case errors.Is(err, http.ErrSchemeMismatch):
 		why = "%s speaks plain HTTP, as a registry does: write http:// in --http or EIDER_HTTP"
-	case strings.Contains(err.Error(), "malformed HTTP"): // net/http has no word for it but this
+	case speaksFirst(err):
 		why = "%s doesn't speak HTTP; is it a registry's gRPC port? Its HTTP port is asked, 8761 by default: name it with --http or EIDER_HTTP"
 	default:
 		return &exit{exitUnreachable, fmt.Errorf(why+" (%w)", c.base, err)}
 	}
 	return &exit{exitUnreachable, fmt.Errorf(why, c.base)}
+}
+
+// speaksFirst tells whether the other end answered what isn't HTTP, or before it was asked, as a gRPC port does.
+// net/http has no words for it but these: the second is for bytes that came before the request was written.
+func speaksFirst(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "malformed HTTP") || strings.Contains(text, "readLoopPeekFailLocked: %!w(<nil>)")
 }
 
 // refused turns an answer that isn't one into an error.

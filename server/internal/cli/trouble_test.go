@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -346,4 +347,18 @@ func FuzzBase(f *testing.F) {
 			t.Errorf("%q became %q: %v", text, u, err)
 		}
 	})
+}
+
+// What a gRPC port says may come before the request is written, or after; net/http has other words for each.
+func TestAPortThatSpeaksFirstIsKnown(t *testing.T) {
+	for text, want := range map[string]bool{
+		`net/http: HTTP/1.x transport connection broken: malformed HTTP response "\x00"`: true,
+		"readLoopPeekFailLocked: %!w(<nil>)":                                             true,
+		"readLoopPeekFailLocked: broken":                                                 false,
+		"dial tcp 127.0.0.1:1: connect refused":                                          false,
+	} {
+		if got := speaksFirst(errors.New(text)); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
 }
