@@ -150,9 +150,21 @@ type picker struct {
 }
 
 func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
-	c, ok := info.Ctx.Value(callKey{}).(*call)
-	if !ok { // a stream that gRPC opens by itself, past the interceptors
-		c = p.cl.newCall(info.Ctx, info.FullMethodName, false)
+	if c, ok := info.Ctx.Value(callKey{}).(*call); ok {
+		return c.pick(p.roster, info.Ctx)
 	}
-	return c.pick(p.roster, info.Ctx)
+	return p.lost(info)
+}
+
+// lost picks for a call that can't be found: a stats handler has put a context of its own in its place. From the moment
+// that a pick is handed out gRPC sees to its end, for it calls Done whatever happens. Before that it calls nobody: it
+// waits for the next picker, or gives up. So what isn't ready is given back at once, and picked anew if gRPC asks again.
+func (p *picker) lost(info balancer.PickInfo) (balancer.PickResult, error) {
+	c := &call{Context: info.Ctx, cl: p.cl, method: info.FullMethodName, not: spared}
+	c.done = c.finished
+	to, err := c.pick(p.roster, info.Ctx)
+	if err != nil {
+		c.ended(nil)
+	}
+	return to, err
 }

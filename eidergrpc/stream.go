@@ -51,12 +51,13 @@ type stream struct {
 	final   bool       // more was sent than is kept, or the user knows already that it has ended
 }
 
-// opened opens it, elsewhere if that fails.
+// opened opens it, elsewhere if that fails. If it panics instead, by the user's own credentials, gRPC never says Done:
+// the pick counts as written then, hence for a second more.
 func (s *stream) opened() (grpc.ClientStream, error) {
+	defer s.c.wrote()
 	for {
 		cs, err := s.open()
 		if err == nil {
-			s.c.wrote()
 			return cs, nil
 		}
 		s.c.ended(err)
