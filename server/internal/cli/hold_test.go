@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -92,6 +94,21 @@ func TestHoldAndRelease(t *testing.T) {
 	}
 }
 
+// onDisk waits until a node's folder holds a text: a piece's name, or a word in one.
+func onDisk(t *testing.T, data, text string) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; <-time.After(10 * time.Millisecond) {
+		for _, name := range []string{"snapshot", "log"} {
+			if content, _ := os.ReadFile(filepath.Join(data, name)); bytes.Contains(content, []byte(text)) {
+				return
+			}
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%q isn't on disk", text)
+		}
+	}
+}
+
 // TestR7AHoldOutlivesKill9 of the registry, with --data; the end of its instance; and the next one under its id.
 func TestR7AHoldOutlivesKill9(t *testing.T) {
 	data := t.TempDir()
@@ -99,11 +116,12 @@ func TestR7AHoldOutlivesKill9(t *testing.T) {
 	reg := registry.Open(registry.Config{Addr: at.GRPC})
 	defer reg.Close()
 	attached(t, reg, "orders", "a")
-	for _, reason := range []string{"a look", "disk swap"} { // the first may be in what a run writes as it starts
+	onDisk(t, data, "orders\x00a") // and so what a run writes as it starts is written: a hold that comes now is in none of it
+	for _, reason := range []string{"a look", "disk swap"} {
 		if code, _, errs := runReal("hold", "orders/a", "--reason", reason, "--http", at.HTTP); code != exitOK {
 			t.Fatal(errs)
 		}
-		<-time.After(300 * time.Millisecond) // changes travel to the disk together, 50 ms later
+		onDisk(t, data, reason)
 	}
 	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)

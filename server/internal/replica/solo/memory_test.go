@@ -154,6 +154,23 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// What happened just before a node ends is in its log too: also of one that is told to end as it starts.
+func TestTheLastOfItIsLogged(t *testing.T) {
+	dir := t.TempDir()
+	begin(t, dir, false).stop()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 40 { // a run may have its first turn before it sees that it is to end
+		var log bytes.Buffer
+		if err := New(Config{Data: dir, Logger: slog.New(slog.NewTextHandler(&log, nil))}).Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(log.String(), "restored") {
+			t.Fatalf("the log says %q", log.String())
+		}
+	}
+}
+
 // restored demands what TestRestart has left, with or without what came last.
 func restored(t *testing.T, n node, late bool) {
 	t.Helper()

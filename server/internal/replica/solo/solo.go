@@ -135,6 +135,7 @@ func (r *Registry) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			r.log(ctx, told) // what happened since the last turn, or before the first
 			return nil
 		case <-timer.C:
 		case <-r.wake:
