@@ -2,12 +2,15 @@ package eiderhttp
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +26,7 @@ type faultCase struct {
 	warm   bool // a answers one request first, so that the connection is a reused one
 	tr     func(*Transport)
 	a      func(t *testing.T, got *tally) string // starts a, returns its address
+	late   func(*try) *time.Timer                // what ends the try at a, once a has the request; nil: a does
 
 	silent bool // net/http doesn't tell what happened if there's no body, so such a request counts as cut
 }
@@ -60,8 +64,50 @@ func http2(answers int, each func(c net.Conn, stream uint32) (goOn bool)) func(*
 
 func forever(c net.Conn) bool { io.Copy(io.Discard, c); return false }
 
-func waitHeader(tr *Transport) { tr.HeaderTimeout = 250 * time.Millisecond }
-func waitTry(tr *Transport)    { tr.TryTimeout = 250 * time.Millisecond }
+// These bounds are longer than any test: a's try alone is ended by them, see runDown.
+func waitHeader(tr *Transport) { tr.HeaderTimeout = time.Hour }
+func waitTry(tr *Transport)    { tr.TryTimeout = time.Hour }
+
+func ofHeader(y *try) *time.Timer { return y.header }
+func ofTry(y *try) *time.Timer    { return y.overall }
+
+// runDown has the timer of the try at a run out as soon as a has the request and its answer is waited for. A bound that
+// is short enough to be waited for is short enough for b to miss it on a busy machine.
+func runDown(tr *Transport, got *tally, timer func(*try) *time.Timer) (stop func()) {
+	var last atomic.Pointer[try]
+	tr.Wrap = func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			last.Store(tryOf(r.Context()))
+			return next.RoundTrip(r)
+		})
+	}
+	stopped := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-stopped:
+				return
+			case <-time.After(time.Millisecond):
+			}
+			if y := last.Load(); y != nil && got.sum() > 0 && y.runOut(timer) {
+				return
+			}
+		}
+	})
+	return func() { close(stopped); wg.Wait() }
+}
+
+// runOut has a timer run out; false if the request isn't wholly written yet, or there is no timer.
+func (y *try) runOut(timer func(*try) *time.Timer) bool {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if y.header == nil || timer(y) == nil {
+		return false
+	}
+	timer(y).Reset(0)
+	return true
+}
 
 func dead(t *testing.T, _ *tally) string { return deadPort(t) }
 
@@ -70,7 +116,7 @@ func nowhere(*testing.T, *tally) string { return "127.0.0.9:1" }
 
 func dialing(nowhere func(ctx context.Context) error) func(*Transport) {
 	return func(tr *Transport) {
-		tr.ConnectTimeout = 300 * time.Millisecond
+		tr.ConnectTimeout = patience / 2 // less than the caller's
 		tr.Base = &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if strings.HasPrefix(addr, "127.0.0.9:") {
 				return nil, nowhere(ctx)
@@ -94,8 +140,11 @@ func dialCases() []faultCase {
 			return &net.OpError{Op: "dial", Net: "tcp", Err: io.ErrNoProgress}
 		})},
 		{name: "no connection", cause: ConnectTimeout, allows: anybody, a: nowhere, tr: dialing(func(ctx context.Context) error {
-			<-ctx.Done()
-			return ctx.Err()
+			if at, ok := ctx.Deadline(); !ok || time.Until(at) > patience/2 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return context.DeadlineExceeded // as it will be then
 		})},
 	}
 }
@@ -118,9 +167,9 @@ func http1Cases() []faultCase {
 			io.WriteString(c, "SSH-2.0-OpenSSH_9.6\r\n")
 			return forever(c)
 		})},
-		{name: "no header", cause: TimedOut, allows: repeatable, tr: waitHeader, a: http1(0, forever)},
-		{name: "no header, reused connection", cause: TimedOut, allows: repeatable, tr: waitHeader, warm: true, a: http1(1, forever)},
-		{name: "no header in TryTimeout", cause: TimedOut, allows: repeatable, tr: waitTry, a: http1(0, forever)},
+		{name: "no header", cause: TimedOut, allows: repeatable, tr: waitHeader, late: ofHeader, a: http1(0, forever)},
+		{name: "no header, reused connection", cause: TimedOut, allows: repeatable, tr: waitHeader, late: ofHeader, warm: true, a: http1(1, forever)},
+		{name: "no header in TryTimeout", cause: TimedOut, allows: repeatable, tr: waitTry, late: ofTry, a: http1(0, forever)},
 		{name: "wrong address", cause: WrongAddress, allows: anybody, a: http1(0, func(c net.Conn) bool {
 			io.WriteString(c, "HTTP/1.1 421 Misdirected Request\r\nContent-Length: 2\r\n\r\nno")
 			return true
@@ -135,8 +184,8 @@ func http1Cases() []faultCase {
 func http2Cases() []faultCase {
 	hang := func(c net.Conn, _ uint32) bool { return forever(c) }
 	return []faultCase{
-		{name: "HTTP/2 no header", http2: true, cause: TimedOut, allows: repeatable, tr: waitHeader, a: http2(0, hang)},
-		{name: "HTTP/2 no header in TryTimeout", http2: true, cause: TimedOut, allows: repeatable, tr: waitTry, a: http2(0, hang)},
+		{name: "HTTP/2 no header", http2: true, cause: TimedOut, allows: repeatable, tr: waitHeader, late: ofHeader, a: http2(0, hang)},
+		{name: "HTTP/2 no header in TryTimeout", http2: true, cause: TimedOut, allows: repeatable, tr: waitTry, late: ofTry, a: http2(0, hang)},
 		{name: "HTTP/2 refused stream", http2: true, cause: RefusedStream, allows: anybody, silent: true, a: http2(0, func(c net.Conn, s uint32) bool {
 			resetStream(c, s, 7)
 			return true
@@ -207,6 +256,9 @@ func testFault(t *testing.T, c faultCase, method, body, key string, cause Cause,
 	if c.tr != nil {
 		c.tr(tr)
 	}
+	if c.late != nil {
+		defer runDown(tr, got, c.late)()
+	}
 	w := newWorld(t, tr)
 	b := serve(t, "b", nil, options...)
 	a := up("orders", "a", c.a(t, got))
@@ -240,5 +292,32 @@ func testFault(t *testing.T, c faultCase, method, body, key string, cause Cause,
 	}
 	if n := tr.Faults()[cause]; n != 1 {
 		t.Errorf("faults are %v, want one %v", tr.Faults(), cause)
+	}
+}
+
+// The bounds of a try end it by themselves.
+func TestBoundsEndATry(t *testing.T) {
+	const short = 50 * time.Millisecond
+	hung := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	for name, row := range map[string]struct {
+		tr    *Transport
+		a     func(*testing.T, *tally) string
+		cause Cause
+		err   error
+	}{
+		"header":  {&Transport{HeaderTimeout: short}, http1(0, forever), TimedOut, errHeaderTimeout},
+		"try":     {&Transport{TryTimeout: short}, nowhere, ConnectTimeout, errTryTimeout},
+		"connect": {&Transport{ConnectTimeout: short}, nowhere, ConnectTimeout, context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bound := row.tr.ConnectTimeout
+			dialing(hung)(row.tr)
+			row.tr.ConnectTimeout = bound
+			w := newWorld(t, row.tr)
+			w.set("orders", up("orders", "a", row.a(t, &tally{})))
+			if _, err := w.fetch("GET", "http://orders/", ""); !errors.Is(err, row.err) || row.tr.Faults()[row.cause] != 1 {
+				t.Errorf("%v, faults %v; want %v", err, row.tr.Faults(), row.err)
+			}
+		})
 	}
 }

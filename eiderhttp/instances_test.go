@@ -117,13 +117,13 @@ func TestK10HangingUpWhileReadingIsNeutral(t *testing.T) {
 // A deadline is a failure if the try had at least Slow, and neutral if it had less.
 func TestK11DeadlineCountsIfThereWasTime(t *testing.T) {
 	for _, row := range []struct {
-		slow  time.Duration
-		aside bool
-	}{{time.Hour, false}, {20 * time.Millisecond, true}} {
+		slow, deadline time.Duration
+		aside          bool
+	}{{time.Hour, 80 * time.Millisecond, false}, {20 * time.Millisecond, time.Second, true}} {
 		w := newWorld(t, &Transport{Slow: row.slow})
 		b := hung(t, w, "orders")
 		for range 5 {
-			ctx, cancel := context.WithTimeout(context.Background(), 80*time.Millisecond)
+			ctx, cancel := context.WithTimeout(context.Background(), row.deadline)
 			resp, err := w.tr.RoundTrip(post(t, strings.NewReader("x")).WithContext(ctx))
 			cancel()
 			if err == nil {
@@ -142,7 +142,7 @@ func TestK11DeadlineCountsIfThereWasTime(t *testing.T) {
 func TestK11ClientTimeoutCountsToo(t *testing.T) {
 	w := newWorld(t, &Transport{Slow: 20 * time.Millisecond})
 	b := hung(t, w, "orders")
-	w.hc.Timeout = 80 * time.Millisecond
+	w.hc.Timeout = time.Second
 	for range 5 {
 		resp, err := w.hc.Post("http://orders/", "text/plain", strings.NewReader("x"))
 		if err == nil {

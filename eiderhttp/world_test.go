@@ -55,6 +55,9 @@ func newWorld(t testing.TB, tr *Transport) *world {
 	}()
 	w.reg = registry.Open(registry.Config{Addr: l.Addr().String(), Caller: "test"})
 	tr.Registry = w.reg
+	if tr.ConnectTimeout == 0 {
+		tr.ConnectTimeout = patience // on a busy machine a connection may take more than the default's second
+	}
 	w.hc = &http.Client{Transport: tr}
 	t.Cleanup(func() {
 		if err := tr.Close(); err != nil {
