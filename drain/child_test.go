@@ -49,7 +49,7 @@ func child(scene string) {
 		}
 		hello(w, r)
 	})}
-	cfg := Config{Service: "orders", ID: "1", Listener: ln, Silent: -1, Round: -1, Logger: slog.New(slog.NewTextHandler(hints{}, nil))}
+	cfg := Config{Service: "orders", ID: "1", Listener: ln, Silent: -1, Round: -1, Unknown: -1, Logger: slog.New(slog.NewTextHandler(hints{}, nil))}
 	if strings.Contains(scene, "short") {
 		cfg.InFlight, cfg.Streams = 50*time.Millisecond, -1
 	}
