@@ -113,9 +113,6 @@ func (c *conn) touch() {
 }
 
 func (c *conn) unanswered() {
-	if c.taken.Load() != nil {
-		return // it is the handler's
-	}
 	if c.h2.Load() {
 		return // in HTTP/2 the request's context tells, see exchange.end
 	}

@@ -48,6 +48,7 @@ func (d *drainer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if caller := r.Header["Eider-Caller"]; len(caller) > 0 {
 		x.caller = caller[0]
 	}
+	x.probe = x.caller == "" && d.set.probes(r)
 	c.begin(x)
 	defer x.end() // also on panic and Goexit
 	if to, named := r.Header["Eider-To"]; named && !d.meant(to) {
@@ -76,7 +77,7 @@ type exchange struct {
 	stream              atomic.Bool     // it has no end of its own, see stream.go
 	upgraded            atomic.Bool     // its connection is in the register
 	named               atomic.Bool     // in the report already
-	probe               bool            // it only looks
+	probe               bool            // it only looks; set before begin, by which the drain finds it
 	returned            bool            // its handler did, without a panic
 	lost                atomic.Bool     // HTTP/1: it couldn't be written
 	arrival             registry.Arrival
@@ -118,7 +119,7 @@ func (x *exchange) end() {
 	}
 	c.mu.Unlock()
 	gone := x.ctx.Err() != nil // its client is, or its connection
-	if leaving && gone && !x.upgraded.Load() {
+	if leaving && gone {
 		c.book.d.tally.unanswered(x)
 	}
 	if h2 || gone || !x.returned {

@@ -90,10 +90,20 @@ func earliest(first time.Duration, more ...time.Duration) time.Duration {
 	return first
 }
 
+// endWatches ends the streams that only look, as a watch of health is. They were told at the leave what they look for,
+// and have no end of their own: nobody loses by it, and their budget would only pass unused.
+func (d *drainer) endWatches() {
+	for _, x := range d.book.inFlight() {
+		if x.probe && x.stream.Load() {
+			x.cut()
+		}
+	}
+}
+
 // cutStreams ends the streams whose budget is over.
 func (d *drainer) cutStreams() {
 	for _, x := range d.book.inFlight() {
-		if x.stream.Load() && x.cut() {
+		if x.stream.Load() && x.cut() && !x.probe {
 			d.tally.name(x, &d.tally.r.CutCount, &d.tally.r.Cut)
 			d.log.Warn("a stream is cut: it was told at the leave and hasn't ended", "service", d.set.Service,
 				"streams", d.set.Streams, "request", d.describe(x).String())

@@ -99,7 +99,7 @@ type Report struct {
 	CutCount        int       `json:"cut_count"`            // how many in all
 	Overran         []Request `json:"overran,omitempty"`    // in flight at the deadline, and cut
 	OverranCount    int       `json:"overran_count"`        // how many in all
-	Unanswered      []Request `json:"unanswered,omitempty"` // their handlers ran, and their clients didn't get the answer
+	Unanswered      []Request `json:"unanswered,omitempty"` // their handlers ran, and their clients didn't get the answer; a stream whose client ends it is none, nor is a probe
 	UnansweredCount int       `json:"unanswered_count"`     // how many in all
 
 	SilentClosed int `json:"silent_closed"` // connections closed that had never carried a request

@@ -84,7 +84,7 @@ type Incoming struct {
 	Remote       net.Addr // likewise; nil if it isn't known
 	Caller       string   // what it says in eider-caller; "" if nothing
 	To           []string // what it says in eider-to; nil if nothing
-	Probe        bool     // it only looks whether this process is well
+	Probe        bool     // it only looks whether this process is well: it makes no unknown caller, and its end is no loss
 	Cut          func()   // not nil for a stream, whose end nobody knows: ends it from outside, its context with it. It must return soon
 }
 
@@ -120,8 +120,12 @@ func (i *Instance) Begin(ctx context.Context, in Incoming) (c *Call, here string
 	x.conn, x.ctx, x.cutter = &i.lanes[rand.N(len(i.lanes))], ctx, in.Cut
 	x.method, x.path, x.peer, x.caller = in.Method, in.Path, in.Remote, in.Caller
 	x.stream.Store(in.Cut != nil)
+	x.probe = in.Probe
 	x.conn.begin(x)
-	d.took(x, in.Caller != "", named, in.Probe, in.Cut != nil)
+	d.took(x, in.Caller != "", named, in.Cut != nil)
+	if in.Probe && in.Cut != nil && d.barred.Load() {
+		x.cut() // it comes too late for endWatches
+	}
 	return c, ""
 }
 
@@ -154,6 +158,7 @@ func (d *drainer) finishOther(barrier time.Duration, enough <-chan struct{}) {
 		if silent == 0 && !told { // else it might wait for their first byte before it tells anybody
 			told = true
 			d.other.Finish()
+			d.endWatches()
 		}
 		if all == 0 {
 			return

@@ -42,7 +42,13 @@ func (t *tally) misdirect() {
 	t.r.Misdirected++
 }
 
+// unanswered names a request whose client has gone. A stream has no answer that could be missing: its client ends it
+// by going, all the more so when it hears of the leave; what is written on an upgraded connection is its handler's
+// matter. A probe is nobody's work.
 func (t *tally) unanswered(x *exchange) {
+	if x.stream.Load() || x.probe {
+		return
+	}
 	if !x.named.Swap(true) {
 		t.name(x, &t.r.UnansweredCount, &t.r.Unanswered)
 	}

@@ -13,14 +13,13 @@ func (d *drainer) arrived(x *exchange, r *http.Request, meant bool) {
 		return
 	}
 	known := x.caller != ""
-	d.took(x, known, meant, !known && d.set.probes(r), asksForStream(r))
+	d.took(x, known, meant, asksForStream(r))
 }
 
 // took counts a request; known tells that its caller names himself, meant that he names this process, stream that
 // the request's end says nothing.
-func (d *drainer) took(x *exchange, known, meant, probe, stream bool) {
+func (d *drainer) took(x *exchange, known, meant, stream bool) {
 	leaving := d.leave.Load() != nil
-	x.probe = probe
 	if leaving {
 		d.tally.arrived(x)
 	}

@@ -176,6 +176,67 @@ func TestAStreamIsToldAtTheLeave(t *testing.T) {
 	}
 }
 
+// A watch of health has no end of its own, and nobody loses by its end: it ends with the pause, and in no budget; the
+// departure is clean. So it is when the watch begins after the pause.
+func TestAWatchOfHealthEndsWithThePauseAndIsNoLoss(t *testing.T) {
+	begun, free := make(chan struct{}), make(chan struct{})
+	p := &parrot{name: "a", do: func(context.Context) error { close(begun); <-free; return nil }}
+	d := depart(t, p, drain.Config{Pause: -1, Grace: 10 * time.Minute, InFlight: 5 * time.Minute, Streams: 3 * time.Minute})
+	cc := plain(t, d.addr)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	watch, err := grpc_health_v1.NewHealthClient(cc).Watch(ctx, &grpc_health_v1.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan error, 1)
+	go func() { _, err := say(t, cc); answered <- err }()
+	<-begun
+	d.leave()
+	for err = nil; err == nil; {
+		_, err = watch.Recv()
+	}
+	if status.Code(err) != codes.Unavailable {
+		t.Errorf("the watch ends with %v", err)
+	}
+	close(free)
+	if err := <-answered; err != nil {
+		t.Errorf("the call beside it: %v", err)
+	}
+	if r := d.finish(); r.Exit != drain.ExitClean || r.CutCount+r.OverranCount+r.UnansweredCount != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A client that hears of the leave and ends its stream loses nothing, and neither does one that ends its watch.
+func TestAStreamThatItsClientEndsIsNoLoss(t *testing.T) {
+	over := make(chan struct{})
+	d := depart(t, talker(func(s grpc.ServerStream) error {
+		defer close(over)
+		s.SendMsg(wrapperspb.String("hello"))
+		<-s.Context().Done()
+		return s.Context().Err()
+	}), drain.Config{Pause: -1, Grace: 10 * time.Minute, InFlight: 5 * time.Minute, Streams: 3 * time.Minute})
+	cc := plain(t, d.addr)
+	s := open(t, cc)
+	if err := s.RecvMsg(new(wrapperspb.StringValue)); err != nil {
+		t.Fatal(err)
+	}
+	watch, err := grpc_health_v1.NewHealthClient(cc).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.leave()
+	for err = nil; err == nil; { // NOT_SERVING, and the end
+		_, err = watch.Recv()
+	}
+	s.end()
+	<-over
+	if r := d.finish(); r.Exit != drain.ExitClean || r.CutCount+r.OverranCount+r.UnansweredCount != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // A stream whose handler waits for its client is cut when the budget of streams is over: alone, not with its connection.
 func TestD10AStreamsBudgetEndsItAlone(t *testing.T) {
 	begun, free := make(chan struct{}), make(chan struct{})
