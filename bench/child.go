@@ -141,6 +141,10 @@ func startNode(flags ...string) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
+	return startBuilt(binary, flags...)
+}
+
+func startBuilt(binary string, flags ...string) (*node, error) {
 	p, err := start(exec.Command(binary, append([]string{"server", "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:0"}, flags...)...), "eider: ready, ")
 	if err != nil {
 		return nil, err

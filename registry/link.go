@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	dialWithin  = 3 * time.Second  // a connection, with HTTP/2's first words; doubled with each that took too long,
-	dialAtMost  = 9 * time.Second  // … since behind a herd whoever gives up early begins at its end again; short of answerWithin
+	dialWithin  = 3 * time.Second  // a connection; doubled with each that was in vain, since behind a herd
+	dialAtMost  = 9 * time.Second  // … whoever gives up early begins at its end again; short of answerWithin
+	greetAtMost = 3 * answerWithin // from a stream's opening to its Welcome: answerWithin, doubled with each round in vain
 	homeEvery   = 30 * time.Second // how often a handle that is away looks whether its home is back, jittered down by half
 	largestView = 64 << 20         // bytes of one message from a node: a snapshot of a hundred thousand instances
 )
@@ -47,6 +48,7 @@ type link struct {
 	addr    string
 	uses    int                     // guarded by links.mu
 	within  time.Duration           // so long a dial may take
+	greet   time.Duration           // so long the node's Welcome may, with the dial
 	stood   atomic.Bool             // a node has welcomed us over it
 	retired chan struct{}           // closed when a better one has taken its place
 	ends    atomic.Pointer[connEnd] // nil before the connection is made
@@ -69,7 +71,7 @@ func (l *links) take() (*link, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.current == nil {
-		k, err := l.open(l.addrs[l.at], retry.Backoff{Base: dialWithin, Max: dialAtMost}.Ceiling(l.vain))
+		k, err := l.open(l.addrs[l.at], l.vain)
 		if err != nil {
 			return nil, err
 		}
@@ -111,9 +113,12 @@ func (l *links) close() {
 	}
 }
 
-// open makes a link; gRPC connects it at its first stream.
-func (l *links) open(addr string, within time.Duration) (*link, error) {
-	k := &link{addr: addr, within: within, retired: make(chan struct{})}
+// open makes a link, as patient as so many before it in vain make it; gRPC connects it at its first stream.
+func (l *links) open(addr string, vain int) (*link, error) {
+	k := &link{addr: addr, retired: make(chan struct{}),
+		within: retry.Backoff{Base: dialWithin, Max: dialAtMost}.Ceiling(vain),
+		greet:  retry.Backoff{Base: answerWithin, Max: greetAtMost}.Ceiling(vain / len(l.addrs)), // another node may answer at once
+	}
 	secured, err := l.secure.options(k)
 	if err != nil {
 		return nil, err
@@ -121,7 +126,7 @@ func (l *links) open(addr string, within time.Duration) (*link, error) {
 	cc, err := grpc.NewClient("passthrough:///"+addr, append(secured,
 		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return k.connect(ctx, l.dial, addr) }),
 		// When to try again is decided by keep, for a whole stream; gRPC tries once.
-		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: within, Backoff: backoff.Config{BaseDelay: time.Hour, MaxDelay: time.Hour}}),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: k.within, Backoff: backoff.Config{BaseDelay: time.Hour, MaxDelay: time.Hour}}),
 		grpc.WithIdleTimeout(0),
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
@@ -215,7 +220,7 @@ func (l *links) home(ctx context.Context) bool {
 	if there {
 		return true
 	}
-	k, err := l.open(l.addrs[0], dialWithin)
+	k, err := l.open(l.addrs[0], 0)
 	if err != nil {
 		return false
 	}

@@ -163,3 +163,33 @@ func TestH3DialsLastLongerBehindAHerd(t *testing.T) {
 		t.Errorf("a dial of %v outlasts the stream that waits for it, %v", dialAtMost, answerWithin)
 	}
 }
+
+// A node that takes longer for its Welcome than a process is patient is waited for longer the next time; where there
+// are others, only once all were tried.
+func TestH3WelcomeMayTakeLongerBehindAHerd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
+		node.open(Config{}).Follow("orders")
+		next(t, node.watches) // given up
+		c := next(t, node.watches)
+		<-time.After(answerWithin + 5*time.Second)
+		c.hear() // Hello
+		c.say(&pb.WatchReply{Kind: &pb.WatchReply_Welcome{Welcome: &pb.Welcome{Run: 1, BeatMs: 2000, LeaseMs: 20000}}})
+		until(c, (*pb.WatchRequest).GetSubscribe)
+		if len(node.watches) != 0 {
+			t.Error("a third stream was opened meanwhile")
+		}
+	})
+	reg := Open(Config{Addr: "127.0.0.1:1,127.0.0.1:2", Logger: slog.New(slog.DiscardHandler)})
+	defer reg.Close()
+	for vain, want := range []time.Duration{answerWithin, answerWithin, 2 * answerWithin, 2 * answerWithin, greetAtMost, greetAtMost} {
+		k, err := reg.links.take()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if k.greet != want {
+			t.Errorf("a Welcome may take %v after %d in vain, want %v", k.greet, vain, want)
+		}
+		reg.links.give(k, true)
+	}
+}

@@ -63,7 +63,7 @@ func toEnded(m *pb.End) *ended {
 }
 
 var (
-	errHung  = fmt.Errorf("it gave no answer for %s; the stream was cut", answerWithin)
+	errHung  = fmt.Errorf("it gave no answer for %s or more; the stream was cut", answerWithin)
 	errMoved = errors.New("moved to another connection")
 )
 
@@ -146,7 +146,7 @@ func (s *session[Req, Reply]) once() (lived time.Duration, err error) {
 		return 0, &eider.Error{Op: "reach registry", Kind: eider.KindOf(err), Err: err}
 	}
 	s.ctx, s.cut = context.WithCancelCause(s.reg.ctx)
-	s.dog = time.AfterFunc(answerWithin, func() { s.cut(errHung) })
+	s.dog = time.AfterFunc(s.link.greet, func() { s.cut(errHung) })
 	lived, err = s.speak()
 	s.dog.Stop()
 	if cause := context.Cause(s.ctx); cause != nil && !errors.Is(cause, context.Canceled) {

@@ -12,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/eiderhq/eider/bench"
@@ -39,10 +40,15 @@ func run(clients int) error {
 	if err != nil {
 		return fmt.Errorf("raw clients: %w", err)
 	}
-	fmt.Printf("%d clients\n%-46s %12s %12s %12s %12s\n", clients, "", "start: SDK", "raw", "killed: SDK", "raw")
+	load, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d clients; load average at the end %s\n%-46s %12s %12s %12s %12s\n", clients, strings.Fields(string(load))[0], "", "start: SDK", "raw", "killed: SDK", "raw")
 	row := func(what string, figure func(bench.HerdFigures) string) {
 		fmt.Printf("%-46s %12s %12s %12s %12s\n", what, figure(ours.Start), figure(raw.Start), figure(ours.Killed), figure(raw.Killed))
 	}
+	row("until the node served", func(f bench.HerdFigures) string { return round(f.Away) })
 	row("until the last client was back", func(f bench.HerdFigures) string { return round(f.Back) })
 	row("until 99 of 100 were", func(f bench.HerdFigures) string { return round(f.Most) })
 	row("connections dialled", func(f bench.HerdFigures) string { return fmt.Sprint(f.Dials) })
