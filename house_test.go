@@ -27,6 +27,17 @@ func TestHouse(t *testing.T) {
 	}
 }
 
+// Whoever changes the code that a mutant takes out is told so at once, also of a mutant in another module.
+func TestHouseMutantsApply(t *testing.T) {
+	broken, err := house.Mutants(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range broken {
+		t.Error(line)
+	}
+}
+
 // A user who imports a pure room gets the standard library alone.
 func TestHousePureRoomsAreStandardLibraryAlone(t *testing.T) {
 	for _, room := range []string{".", "./window", "./retry", "./balance", "./meter"} {

@@ -56,3 +56,33 @@ func write(t *testing.T, folder, name, text string) {
 		t.Fatal(err)
 	}
 }
+
+// A patch is told from one that git would refuse.
+func TestMutantsThatDontApply(t *testing.T) {
+	const head = "# what\ndiff --git a/room/a.go b/room/a.go\n--- a/room/a.go\n+++ b/room/a.go\n"
+	for name, c := range map[string]struct{ patch, want string }{
+		"applies":     {head + "@@ -2,3 +2,3 @@\n two\n-three\n+3\n four\n", ""},
+		"moved":       {head + "@@ -9,2 +9,1 @@\n-three\n four\n", ""},
+		"first":       {head + "@@ -1,2 +1,2 @@\n one\n-two\n+2\n three\n", ""},
+		"last":        {head + "@@ -3,2 +3,1 @@\n three\n-four\n", ""},
+		"gone":        {head + "@@ -2,3 +2,3 @@\n two\n-tree\n+3\n four\n", "doesn't apply to room/a.go"},
+		"half a line": {head + "@@ -2,3 +2,3 @@\n wo\n-three\n+3\n four\n", "doesn't apply to room/a.go"},
+		"not first":   {head + "@@ -1,2 +1,2 @@\n two\n-three\n+3\n four\n", "doesn't apply to room/a.go"},
+		"not last":    {head + "@@ -2,2 +2,1 @@\n two\n-three\n", "doesn't apply to room/a.go"},
+		"no file":     {strings.ReplaceAll(head, "a.go", "b.go") + "@@ -2,3 +2,3 @@\n two\n-three\n+3\n four\n", "b.go"},
+		"nothing":     {head, "changes nothing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			write(t, folder, "room/a.go", "one\ntwo\nthree\nfour\n")
+			write(t, folder, "room/testdata/mutants/m.patch", c.patch)
+			broken, err := Mutants(folder)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (c.want == "") != (len(broken) == 0) || !strings.Contains(strings.Join(broken, "\n"), c.want) {
+				t.Errorf("broken = %q, want %q", broken, c.want)
+			}
+		})
+	}
+}

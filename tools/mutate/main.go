@@ -9,7 +9,8 @@
 //
 // A patch takes one behaviour out of the code. Lines before "diff --git" that begin with # say which;
 // "# run: ./server/internal/e2e -run TestX" names other tests than those of the patch's package. A
-// mutant that doesn't apply, doesn't compile, or leaves the tests green is a failure.
+// mutant that doesn't apply, doesn't compile, or leaves the tests green is a failure. One that does runs once more,
+// which tells whether its tests never see it or sometimes do, and what was run is told, to be repeated by hand.
 package main
 
 import (
@@ -193,10 +194,21 @@ func (m mutant) try(tree string, timeout time.Duration) error {
 		}
 	}
 	red, err := test(room, timeout, m.args...)
-	if err == nil && !red {
-		return errors.New("the tests stay green")
+	if err != nil || red {
+		return err
 	}
-	return err
+	words := "the tests stay green, twice"
+	if red, err = test(room, timeout, m.args...); err != nil {
+		return err
+	} else if red {
+		words = "the tests are red only sometimes: green first, then red; they hang on time, chance or load"
+	}
+	return fmt.Errorf("%s; to repeat it: git apply %s && (cd %s && go %s)", words, m.patch, m.room, strings.Join(command(timeout, m.args), " "))
+}
+
+// command is what go is asked for.
+func command(timeout time.Duration, args []string) []string {
+	return append([]string{"test", "-count=1", "-failfast", "-timeout", timeout.String(), "."}, args...)
 }
 
 // named returns the pattern of the tests that are named for a patch's case, "" if it has none.
@@ -212,7 +224,7 @@ func named(patch string) string {
 func test(room string, timeout time.Duration, args ...string) (red bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout+10*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-failfast", "-timeout", timeout.String(), "."}, args...)...)
+	cmd := exec.CommandContext(ctx, "go", command(timeout, args)...)
 	cmd.Dir = room
 	out, err := cmd.CombinedOutput()
 	if err == nil {
