@@ -110,7 +110,7 @@ func (v *View) head(b []byte, known func([]byte) *eider.View) (before *eider.Vie
 			v.Base = f.number
 		}
 	}
-	if f.err != nil || services > 1 || cursors > 1 {
+	if f.err != nil || services > 1 || cursors > 1 || len(service) == 0 { // without a name each record has its own
 		return nil, true, f.err
 	}
 	c := fields{rest: cursor}

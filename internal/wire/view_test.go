@@ -137,6 +137,9 @@ func FuzzParseView(f *testing.F) {
 	f.Add([]byte{0x2a, 6, 0x0a, 0, 0x0a, 2, 0x12, 0}) // two records
 	f.Add([]byte{0x2a, 6, 0x1a, 0, 0x1a, 2, 8, 3})    // two holds, none of them whole
 	f.Add([]byte("\x0a\x02\xff\xfe"))                 // a name that isn't UTF-8
+	nameless := sample()                              // the record names the service, the view doesn't
+	nameless.Service, nameless.Instances[0].Record.Service = "", "orders"
+	f.Add(encode(f, nameless))
 	var first View
 	if err := first.Parse(base, func([]byte) *eider.View { return nil }); err != nil {
 		f.Fatal(err)
