@@ -137,6 +137,7 @@ func TestAnUnansweredCallHoldsUpLettingGoASecond(t *testing.T) {
 	w.set("orders", a)
 	cc := w.client(Config{}, "orders")
 	answered := make(chan error, 1)
+	at := time.Now() // before it is sent: a machine that is busy in between makes it longer, never shorter
 	go func() {
 		who, err := say(t, cc)
 		if err == nil && who != "a" {
@@ -146,11 +147,10 @@ func TestAnUnansweredCallHoldsUpLettingGoASecond(t *testing.T) {
 	}()
 	<-begun
 	w.apply("orders", a, b)
-	at := time.Now()
 	w.set("orders", draining(a), b)
 	w.await("let-go of a", w.letGo("a"))
-	if took := time.Since(at); took < 700*time.Millisecond || took > 5*time.Second {
-		t.Errorf("let go after %v; want about a second from the call", took)
+	if took := time.Since(at); took < time.Second {
+		t.Errorf("let go after %v; want a second from the call", took)
 	}
 	close(end)
 	if err := <-answered; err != nil {

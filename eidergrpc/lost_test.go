@@ -14,7 +14,9 @@ import (
 // forgetter is a stats handler that hands gRPC a context of its own: the call's values are lost on the way to the picker.
 type forgetter struct{ injector }
 
-func (forgetter) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return forgetful{ctx} }
+func (forgetter) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
+	return forgetful{ctx}
+}
 
 type forgetful struct{ context.Context }
 

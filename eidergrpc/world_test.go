@@ -56,6 +56,9 @@ func newWorld(t testing.TB) *world {
 // client returns a channel to a service.
 func (w *world) client(cfg Config, service string, opts ...grpc.DialOption) *grpc.ClientConn {
 	w.t.Helper()
+	if cfg.ConnectTimeout == 0 {
+		cfg.ConnectTimeout = patience // on a busy machine a connection may take more than the default's second
+	}
 	cc, err := cfg.NewClient("eider:///"+service, w.reg, append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		w.t.Fatal(err)
