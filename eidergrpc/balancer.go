@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/meter"
 	"github.com/eiderhq/eider/roster"
 )
 
@@ -33,7 +34,8 @@ type policyOf struct {
 	cl     *client
 	to     goal
 	roster *roster.Roster
-	late   *time.Timer // the first view hasn't come in time
+	counts *meter.Service // nil: nothing is counted
+	late   *time.Timer    // the first view hasn't come in time
 
 	mu        sync.Mutex
 	instances map[*instance]struct{}
@@ -54,7 +56,7 @@ func (p *policyOf) UpdateClientConnState(s balancer.ClientConnState) error {
 	if p.roster != nil {
 		return nil
 	}
-	p.cl, p.to = f.cl, f.to
+	p.cl, p.to, p.counts = f.cl, f.to, f.cl.reg.Meter().Service(f.to.service)
 	p.roster = roster.Config{Companion: p.companion, Applied: p.applied}.Follow(f.cl.reg, f.to.service)
 	if limit := orDefault(f.cl.set.ViewTimeout, 10*time.Second); limit > 0 {
 		p.late = time.AfterFunc(limit, func() { p.unviewed(limit) })
@@ -99,7 +101,7 @@ func (p *policyOf) publish() {
 	known := p.viewed && !p.closed
 	p.mu.Unlock()
 	if known {
-		p.cc.UpdateState(balancer.State{ConnectivityState: state, Picker: &picker{p.cl, p.roster}})
+		p.cc.UpdateState(balancer.State{ConnectivityState: state, Picker: &picker{p.cl, p.roster, p.counts}})
 	}
 }
 
@@ -147,11 +149,12 @@ func (f failing) Pick(balancer.PickInfo) (balancer.PickResult, error) {
 type picker struct {
 	cl     *client
 	roster *roster.Roster
+	counts *meter.Service
 }
 
 func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 	if c, ok := info.Ctx.Value(callKey{}).(*call); ok {
-		return c.pick(p.roster, info.Ctx)
+		return c.pick(p, info.Ctx)
 	}
 	return p.lost(info)
 }
@@ -162,9 +165,11 @@ func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 func (p *picker) lost(info balancer.PickInfo) (balancer.PickResult, error) {
 	c := &call{Context: info.Ctx, cl: p.cl, method: info.FullMethodName, not: spared}
 	c.done = c.finished
-	to, err := c.pick(p.roster, info.Ctx)
+	to, err := c.pick(&picker{p.cl, p.roster, nil}, info.Ctx)
 	if err != nil {
 		c.ended(nil)
+		return to, err
 	}
-	return to, err
+	p.counts.Tried("") // once for all that were given back
+	return to, nil
 }

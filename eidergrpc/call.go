@@ -43,6 +43,7 @@ type call struct {
 	began  time.Time // the try
 	opened bool      // a stream of it is open: a pick counts as written when it is handed out
 	flt    *fault    // why the last try failed; nil: it didn't, or what follows is allowed for already
+	left   string    // what the last try came to nothing of, for the Meter
 	not    roster.Excluded
 	tried  []attempt
 	spent  int // of those, the ones that count against Tries
@@ -116,7 +117,7 @@ const mostRefusals = 16
 
 // pick is the picker's: it returns somebody whose connection is ready, has gRPC wait for one that is being made, and
 // looks elsewhere when it fails.
-func (c *call) pick(r *roster.Roster, ctx context.Context) (balancer.PickResult, error) {
+func (c *call) pick(p *picker, ctx context.Context) (balancer.PickResult, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
@@ -124,7 +125,7 @@ func (c *call) pick(r *roster.Roster, ctx context.Context) (balancer.PickResult,
 			c.fail(c.newFault(errUnprocessed, GoAway, anybody, roster.Neutral))
 		}
 		if c.phase == unpicked {
-			if err := c.take(r); err != nil {
+			if err := c.take(p); err != nil {
 				return balancer.PickResult{}, err
 			}
 		}
@@ -160,7 +161,7 @@ var (
 )
 
 // take begins a try: it picks, if the one before allows it.
-func (c *call) take(r *roster.Roster) error {
+func (c *call) take(p *picker) error {
 	flt := c.flt
 	if flt != nil {
 		if why := c.next(flt); why != nil {
@@ -168,10 +169,10 @@ func (c *call) take(r *roster.Roster) error {
 		}
 	}
 	c.not.Unrepeatable = true // a try has no bound but the call's own deadline, so one that hangs isn't sent again
-	choice, err := r.Take(c.Context, &c.not)
+	choice, err := p.roster.Take(c.Context, &c.not)
 	if err != nil && flt != nil && flt.fresh && eider.KindOf(err) == eider.NoInstance {
 		// Nobody else is there, and it was a connection that failed, not the instance: it gets a new one.
-		choice, err = r.Take(c.Context, &roster.Excluded{Unrepeatable: true})
+		choice, err = p.roster.Take(c.Context, &roster.Excluded{Unrepeatable: true})
 	}
 	if err != nil {
 		if flt == nil {
@@ -183,6 +184,7 @@ func (c *call) take(r *roster.Roster) error {
 	c.flt, c.why = nil, nil
 	c.choice, c.phase, c.began = choice, waiting, time.Now()
 	c.in = choice.Companion().(*instance)
+	p.counts.Tried(c.left)
 	c.span.try(choice.Instance())
 	return nil
 }
@@ -211,7 +213,7 @@ func (c *call) refuse(flt *fault, why error) error {
 
 // fail ends a try that came to nothing, before or after it was handed out.
 func (c *call) fail(flt *fault) {
-	c.phase, c.flt = unpicked, flt
+	c.phase, c.flt, c.left = unpicked, flt, flt.cause.String()
 	rec := c.choice.Instance()
 	c.choice.Done(flt.outcome)
 	c.not.Add(rec.Incarnation)
@@ -246,6 +248,7 @@ func (c *call) finished(info balancer.DoneInfo) {
 	c.phase = unpicked
 	switch {
 	case !info.BytesSent: // the connection ended between the pick and the stream; gRPC picks again
+		c.left = Unopened.String()
 		c.choice.Done(roster.Neutral)
 	default:
 		c.choice.Done(roster.Success)

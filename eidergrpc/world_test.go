@@ -13,6 +13,7 @@ import (
 	"github.com/eiderhq/eider"
 	pb "github.com/eiderhq/eider/api/eider/v1"
 	"github.com/eiderhq/eider/internal/wire"
+	"github.com/eiderhq/eider/meter"
 	"github.com/eiderhq/eider/registry"
 )
 
@@ -22,8 +23,9 @@ const patience = 20 * time.Second // how long a test waits for what must come
 
 // world is a registry that says what the test wants, and a real handle on it.
 type world struct {
-	t   testing.TB
-	reg *registry.Registry
+	t      testing.TB
+	reg    *registry.Registry
+	counts meter.Meter
 
 	mu      sync.Mutex
 	number  uint64
@@ -44,7 +46,7 @@ func newWorld(t testing.TB) *world {
 		defer close(done)
 		srv.Serve(l)
 	}()
-	w.reg = registry.Open(registry.Config{Addr: l.Addr().String(), Caller: "test"})
+	w.reg = registry.Open(registry.Config{Addr: l.Addr().String(), Caller: "test", Meter: &w.counts})
 	t.Cleanup(func() {
 		w.reg.Close()
 		srv.Stop()

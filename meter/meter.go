@@ -42,7 +42,7 @@ func Metrics() []Metric {
 		{Picks, true, "", "instances picked"},
 		{SuspectPicks, true, "", "of those, suspect ones: most of the service was, or it was a trial"},
 		{Nobody, true, "", "picks that found nobody"},
-		{Tries, true, "", "requests sent to an instance by eiderhttp"},
+		{Tries, true, "", "requests and calls sent to an instance by eiderhttp and eidergrpc"},
 		{Retries, true, "reason", "of those, sent again elsewhere, by what the try before failed of"},
 		{LetGo, true, "", "leaving instances let go of"},
 		{LetGoSeconds, true, "", "how long that took in sum, from hearing of the leave to the acknowledgement"},
@@ -193,7 +193,7 @@ func (s *Service) Nobody() {
 	}
 }
 
-// Tried counts a request sent to an instance; reason says of what the one before failed, "" for the first.
+// Tried counts a request or call sent to an instance; reason says of what the one before failed, "" for the first.
 func (s *Service) Tried(reason string) {
 	if s == nil {
 		return
