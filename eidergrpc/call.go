@@ -49,6 +49,10 @@ type call struct {
 	spent  int // of those, the ones that count against Tries
 	why    error
 	span   *span
+
+	cancel  func()      // ends the try, should it be a trial; nil: it isn't to be one
+	timer   *time.Timer // of the trial
+	overdue bool        // it has run out
 }
 
 type phase uint8
@@ -107,8 +111,8 @@ func (cl *client) newCall(ctx context.Context, method string, streams bool) *cal
 	return c
 }
 
-// spared has calls spared the trials that the registry asks for, as far as may be: a try can't be given up for
-// another here while it hangs.
+// spared has calls spared the trials that the registry asks for, as far as may be: a try can be given up for another while
+// it hangs only where trying says so.
 var spared = roster.Excluded{Unrepeatable: true}
 
 // mostRefusals bounds the refused dials of one call beyond Tries: a refusal costs nobody anything, but a list may be
@@ -132,6 +136,7 @@ func (c *call) pick(p *picker, ctx context.Context) (balancer.PickResult, error)
 		switch c.in.state.Load() {
 		case ready:
 			c.phase = out
+			c.time()
 			if c.opened || !c.streams {
 				c.choice.Wrote() // see docs/decisions/0010: from here the SubConn is the fence
 			}
@@ -168,7 +173,7 @@ func (c *call) take(p *picker) error {
 			return c.refuse(flt, why)
 		}
 	}
-	c.not.Unrepeatable = true // a try has no bound but the call's own deadline, so one that hangs isn't sent again
+	c.not.Unrepeatable = c.cancel == nil // it has no bound but the call's own deadline, so one that hangs isn't sent again
 	choice, err := p.roster.Take(c.Context, &c.not)
 	if err != nil && flt != nil && flt.fresh && eider.KindOf(err) == eider.NoInstance {
 		// Nobody else is there, and it was a connection that failed, not the instance: it gets a new one.
@@ -185,7 +190,7 @@ func (c *call) take(p *picker) error {
 	c.choice, c.phase, c.began = choice, waiting, time.Now()
 	c.in = choice.Companion().(*instance)
 	p.counts.Tried(c.left)
-	c.span.try(choice.Instance())
+	c.span.try(choice.Instance(), choice.Trial())
 	return nil
 }
 
@@ -194,7 +199,7 @@ func (c *call) next(flt *fault) error {
 	switch {
 	case c.spent >= c.cl.tries():
 		return errTries
-	case flt.costs && !c.cl.budget.Allow(time.Now()):
+	case flt.costs && !flt.trial && !c.cl.budget.Allow(time.Now()):
 		return errBudget
 	}
 	return nil
@@ -220,7 +225,7 @@ func (c *call) fail(flt *fault) {
 	c.tried = append(c.tried, flt.attempt)
 	c.cl.counts[flt.cause].Add(1)
 	c.span.fault(flt)
-	if flt.cause != Refused || c.cl.tries() == 1 || len(c.tried)-c.spent > mostRefusals {
+	if flt.cause != Refused && !flt.trial || c.cl.tries() == 1 || len(c.tried)-c.spent > mostRefusals {
 		c.spent++
 	}
 }

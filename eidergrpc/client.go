@@ -14,6 +14,7 @@ import (
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/registry"
 	"github.com/eiderhq/eider/retry"
+	"github.com/eiderhq/eider/roster"
 )
 
 // Config sets a client up. The zero value works.
@@ -21,7 +22,7 @@ type Config struct {
 	ConnectTimeout time.Duration // 0 means 1s. Bounds the dial and the handshakes of one connection
 	ViewTimeout    time.Duration // 0 means 10s; below 0 none. How long calls wait for the first view; those that wait for ready wait on
 	Tries          int           // 0 means 3; 1 means no retries. In all, per call; up to 16 refused dials don't count
-	Slow           time.Duration // 0 means 1s. The caller's deadline counts against an instance that had at least this
+	Slow           time.Duration // 0 means 1s. The caller's deadline counts against an instance that had at least this; a trial of a hung one is given three times as long
 
 	// RetryRatio is the share of first attempts of the last 10 s that may be retried where the package's table says
 	// so. 0 means 0.2, and 10 a second in any case; below 0 means none.
@@ -29,7 +30,7 @@ type Config struct {
 
 	// Idempotent names the methods that may be sent again after a failure that may have been processed:
 	// "/shop.Orders/Get", or "/shop.Orders/" for all of a service. nil means none: gRPC has no method that says so
-	// of itself.
+	// of itself. Unary ones among them also try out, when the registry asks for it, an instance that hung.
 	Idempotent []string
 
 	// TracerProvider makes an OpenTelemetry client span for each call, over all its tries, with an event for each of
@@ -90,6 +91,7 @@ type client struct {
 	repeatable map[string]bool // methods, and services with a slash at the end
 	metaKey    any             // of outgoing metadata in contexts
 	counts     [causes]atomic.Uint64
+	follows    atomic.Pointer[roster.Roster] // nil before the channel's first call
 }
 
 // connecting is how a connection is made. Who is dialled when is the roster's to say, which sets aside whoever

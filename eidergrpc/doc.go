@@ -23,12 +23,16 @@
 //	REFUSED_STREAM                                           any call                 yes
 //	eider-misdirected: the address belongs to somebody else  any call                 no
 //	the connection ended before the answer                   [Config.Idempotent]      yes
+//	no answer to a trial within three times Slow             [Config.Idempotent]      no
 //	a status that the instance has sent, whatever it is      nothing                  -
 //
 // A stream is tried again until its first answer, as long as it has sent no more than sixteen messages, and SendMsg
 // has told nobody that it has ended.
 //
 // A call that waits for ready (grpc.WaitForReady) waits until somebody can be called.
+//
+// A trial is what the registry asks for when an instance has hung: one unary call of a method that [Config.Idempotent] names goes
+// there. No other call is given up for another while it hangs.
 //
 // # What counts against an instance
 //

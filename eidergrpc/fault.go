@@ -30,10 +30,11 @@ const (
 	WrongAddress                // somebody else is at this address
 	NoPort                      // the instance has no port of that name
 	Cut                         // the connection ended after the stream was opened, before the answer
+	TimedOut                    // no answer to a trial within three times Slow
 	causes
 )
 
-var causeNames = [...]string{"other", "refused", "unreachable", "connect timeout", "unopened", "goaway", "refused stream", "wrong address", "no port", "cut"}
+var causeNames = [...]string{"other", "refused", "unreachable", "connect timeout", "unopened", "goaway", "refused stream", "wrong address", "no port", "cut", "timed out"}
 
 // String returns the cause in words.
 func (c Cause) String() string {
@@ -57,6 +58,7 @@ type fault struct {
 	attempt
 	cause   Cause
 	allows  allowance
+	trial   bool // it was a trial that the registry asked for
 	costs   bool // the service may have worked for it, or will: a retry counts against the budget
 	fresh   bool // the connection failed, not the instance: a new one to it may do
 	status  bool // err is the call's own status, not only what a dial failed of
@@ -65,7 +67,7 @@ type fault struct {
 
 func (c *call) newFault(err error, cause Cause, allows allowance, outcome roster.Outcome) *fault {
 	rec := c.choice.Instance()
-	return &fault{attempt: attempt{rec.Key, rec.Address, err}, cause: cause, allows: allows, outcome: outcome}
+	return &fault{attempt: attempt{rec.Key, rec.Address, err}, cause: cause, allows: allows, outcome: outcome, trial: c.choice.Trial()}
 }
 
 func (c *call) judgeDial(err error) *fault {
@@ -103,6 +105,9 @@ func (c *call) judge(info balancer.DoneInfo) *fault {
 		f := c.newFault(info.Err, Other, nobody, c.callerVerdict())
 		f.status = true
 		return f
+	}
+	if c.overdue && c.choice.Trial() {
+		return c.judgeTrial()
 	}
 	f := c.newFault(info.Err, Other, nobody, roster.Neutral)
 	f.status = true

@@ -50,7 +50,7 @@ func (cl *client) traced(ctx context.Context, method string) (context.Context, *
 }
 
 // try tells of a try that begins.
-func (p *span) try(in *eider.Instance) {
+func (p *span) try(in *eider.Instance, trial bool) {
 	if p == nil || !p.IsRecording() {
 		return
 	}
@@ -61,6 +61,9 @@ func (p *span) try(in *eider.Instance) {
 		about = append(about, attribute.String("network.peer.address", host), attribute.Int("network.peer.port", number))
 	}
 	p.SetAttributes(about...) // the last try's stay
+	if trial {
+		about = append(about, attribute.Bool("eider.trial", true))
+	}
 	p.AddEvent("try", trace.WithAttributes(about...))
 }
 

@@ -9,8 +9,13 @@ import (
 // unary makes one call, in as many tries as it takes and may have.
 func (cl *client) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	c := cl.newCall(ctx, method, false)
-	for {
-		err := invoke(c, method, req, reply, cc, opts...)
+	for first := true; ; first = false {
+		var err error
+		if first && cl.mayTry(method) {
+			err = c.trying(func(ctx context.Context) error { return invoke(ctx, method, req, reply, cc, opts...) })
+		} else {
+			err = invoke(c, method, req, reply, cc, opts...)
+		}
 		if err == nil {
 			c.end(nil)
 			return nil

@@ -34,10 +34,11 @@ type world struct {
 	acks    []*pb.Ack
 	acked   chan struct{} // closed and replaced at each acknowledgement
 	doubts  []*pb.Doubt
+	trials  chan *pb.WatchReply // to be sent
 }
 
 func newWorld(t testing.TB) *world {
-	w := &world{t: t, views: map[string][]eider.Instance{}, changed: make(chan struct{}), acked: make(chan struct{})}
+	w := &world{t: t, views: map[string][]eider.Instance{}, changed: make(chan struct{}), acked: make(chan struct{}), trials: make(chan *pb.WatchReply)}
 	l := listen(t)
 	srv := grpc.NewServer()
 	pb.RegisterRegistryServer(srv, &node{w: w})
@@ -160,7 +161,7 @@ func (n *node) Watch(stream grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchRe
 		}
 	}()
 	sent := map[string]uint64{}
-	for {
+	for ctx.Err() == nil {
 		w.mu.Lock()
 		changed, number := w.changed, w.number
 		var out []*pb.WatchReply
@@ -178,6 +179,8 @@ func (n *node) Watch(stream grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchRe
 		}
 		select {
 		case <-changed:
+		case m := <-w.trials:
+			stream.Send(m) // an error is the end of the stream, hence of its context
 		case m, ok := <-asked:
 			if !ok || m.GetGoodbye() != nil {
 				return nil
@@ -186,13 +189,12 @@ func (n *node) Watch(stream grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchRe
 				sent[s.GetService()] = ^uint64(0)
 			}
 			if p := m.GetPing(); p != nil {
-				if err := stream.Send(&pb.WatchReply{Kind: &pb.WatchReply_Pong{Pong: p}}); err != nil {
-					return err
-				}
+				stream.Send(&pb.WatchReply{Kind: &pb.WatchReply_Pong{Pong: p}})
 			}
 			w.heard(m)
 		}
 	}
+	return ctx.Err()
 }
 
 func (w *world) heard(m *pb.WatchRequest) {

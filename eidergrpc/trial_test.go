@@ -1,0 +1,110 @@
+package eidergrpc
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/eiderhq/eider"
+	pb "github.com/eiderhq/eider/api/eider/v1"
+	"github.com/eiderhq/eider/meter"
+)
+
+func hanging(in eider.Instance) eider.Instance {
+	in.Suspicion = eider.Wedged
+	return in
+}
+
+// ask has the node ask for a trial of the last of all, and waits until the roster has heard: what comes after it on the same
+// stream has been applied.
+func (w *world) ask(all ...eider.Instance) {
+	w.t.Helper()
+	in := all[len(all)-1]
+	w.trials <- &pb.WatchReply{Kind: &pb.WatchReply_Trial{Trial: &pb.Trial{Service: in.Service, Id: in.ID, Nonce: in.Incarnation.Nonce}}}
+	w.apply(in.Service, all...)
+}
+
+// The registry asks, and one unary call of a method that was declared goes there; elsewhere at once if there is no answer.
+func TestU3ATrialGoesToWhoMayHang(t *testing.T) {
+	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	stuck := &parrot{name: "b", do: hang}
+	well, _ := serve(t, &parrot{name: "a"})
+	there, _ := serve(t, stuck)
+	w := newWorld(t)
+	a, b := up("orders", "a", well), hanging(up("orders", "b", there))
+	w.set("orders", a, b)
+	set := Config{Slow: 50 * time.Millisecond, RetryRatio: -1, Tries: 2, Idempotent: []string{sayMethod}}
+	cc := w.client(set, "orders")
+	wantSay(t, cc, "a")
+	w.ask(a, b)
+	s := open(t, cc)
+	if got, err := s.say("x"); err != nil || got != "a x" {
+		t.Fatalf("a stream: %q, %v", got, err)
+	}
+	w.ask(a, b) // again: one that waits too long is forgotten
+	begun := time.Now()
+	wantSay(t, cc, "a")
+	if took := time.Since(begun); took < 3*set.Slow {
+		t.Errorf("the trial took %s, want three times Slow", took)
+	}
+	wantSay(t, cc, "a")
+	if n := stuck.times(); n != 1 {
+		t.Errorf("%d calls went there, want the trial", n)
+	}
+	if again := told(&w.counts, meter.Retries, "timed out"); again != 1 {
+		t.Errorf("%s", &w.counts)
+	}
+}
+
+// One that doesn't hang any more answers its trial.
+func TestU3ATrialIsAnsweredByWhoHangsNoMore(t *testing.T) {
+	well, _ := serve(t, &parrot{name: "a"})
+	there, _ := serve(t, &parrot{name: "b"})
+	w := newWorld(t)
+	a, b := up("orders", "a", well), hanging(up("orders", "b", there))
+	w.set("orders", a, b)
+	cc := w.client(Config{Slow: patience, Idempotent: []string{sayMethod}}, "orders")
+	wantSay(t, cc, "a")
+	w.ask(a, b)
+	wantSay(t, cc, "b")
+	wantSay(t, cc, "a")
+}
+
+// Nobody else is there: the call ends as one whose instance didn't answer, not as one that its caller gave up.
+func TestU3ATrialOfTheOnlyOneIsUnavailable(t *testing.T) {
+	there, _ := serve(t, &parrot{name: "b", do: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }})
+	w := newWorld(t)
+	b := up("orders", "b", there)
+	w.set("orders", hanging(b))
+	cc := w.client(Config{Slow: 20 * time.Millisecond, Idempotent: []string{sayMethod}}, "orders")
+	cc.Connect()
+	w.await("a view", func() bool { return len(w.acks) > 0 })
+	w.ask(hanging(b))
+	if _, err := say(t, cc); status.Code(err) != codes.Unavailable || !contains(err.Error(), "no answer to a trial") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Who can't send a call again has none for a trial.
+func TestU3ATrialNeedsACallThatCanBeSentAgain(t *testing.T) {
+	stuck := &parrot{name: "b"}
+	well, _ := serve(t, &parrot{name: "a"})
+	there, _ := serve(t, stuck)
+	for name, set := range map[string]Config{"not declared": {}, "one try": {Tries: 1, Idempotent: []string{sayMethod}}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			a, b := up("orders", "a", well), hanging(up("orders", "b", there))
+			w.set("orders", a, b)
+			var cc grpc.ClientConnInterface = w.client(set, "orders")
+			wantSay(t, cc, "a")
+			w.ask(a, b)
+			for range 5 {
+				wantSay(t, cc, "a")
+			}
+		})
+	}
+}
