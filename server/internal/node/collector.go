@@ -61,3 +61,24 @@ func diskCollectors(r *solo.Registry) []prometheus.Collector {
 		}),
 	}
 }
+
+// doorCollectors are the metrics of connections to the HTTP ports.
+func doorCollectors(doors []*door) []prometheus.Collector {
+	sum := func(of func(doorCounts) int64) func() float64 {
+		return func() float64 {
+			total := int64(0)
+			for _, d := range doors {
+				total += of(d.stats())
+			}
+			return float64(total)
+		}
+	}
+	return []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "eider_http_connections", Help: "Open connections of --http and --metrics."},
+			sum(func(c doorCounts) int64 { return int64(c.open) })),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "eider_http_shed_total", Help: "Connections without a request, closed for another because --max-http-connections or an address' tenth was reached."},
+			sum(func(c doorCounts) int64 { return c.shed })),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "eider_http_turned_away_total", Help: "Connections closed at once because --max-http-connections or an address' tenth was reached, and all had a request."},
+			sum(func(c doorCounts) int64 { return c.turnedAway })),
+	}
+}

@@ -307,7 +307,16 @@ func TestANodeWithoutItsFilesDoesNotStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = n.Run(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	go func() {
+		select {
+		case <-n.Ready(): // it shouldn't be: then it would run on
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	err = n.Run(ctx)
 	if eider.KindOf(err) != eider.Invalid || !strings.Contains(err.Error(), folder+"/c") || !strings.Contains(err.Error(), folder+"/t") {
 		t.Errorf("%v", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,6 +50,7 @@ type Node struct {
 	native  *native.Server
 	console console.Console
 	gate    gate
+	doors   [2]*door // of the HTTP port, and of the metrics' if they have one of their own
 
 	ran     atomic.Bool
 	pending atomic.Pointer[string] // what the node waits for before it is ready; nil once it is
@@ -89,8 +91,10 @@ func New(cfg Config) (*Node, error) {
 		Register: rate(s.RegisterRate), Reattach: rate(s.ReattachRate), Watch: rate(s.WatchRate),
 		IdentityStreams: s.MaxIdentityStreams, IdentityCallers: s.MaxIdentityCallers, IdentityInstances: s.MaxIdentityInstances, IdentityRegister: rate(s.IdentityRate),
 	}})
-	n.console = console.Both(n.replica, console.Config{Version: cfg.Version, Pending: n.waitsFor, Collectors: append(collectors(n.native, &n.gate), diskCollectors(one)...), Logger: n.log,
-		Guard: n.gate.guard, Certs: n.gate.certs, Audit: n.gate.audit, Hosts: words(s.Host), Elsewhere: s.Metrics != ""})
+	n.doors = [2]*door{newDoor(s.MaxHTTPConnections, n.log), newDoor(s.MaxHTTPConnections, n.log)}
+	n.console = console.Both(n.replica, console.Config{Version: cfg.Version, Pending: n.waitsFor, Logger: n.log,
+		Collectors: slices.Concat(collectors(n.native, &n.gate), doorCollectors(n.doors[:]), diskCollectors(one)),
+		Guard:      n.gate.guard, Certs: n.gate.certs, Audit: n.gate.audit, Hosts: words(s.Host), Elsewhere: s.Metrics != ""})
 	return n, nil
 }
 
@@ -142,7 +146,7 @@ func (n *Node) Run(ctx context.Context) error {
 	replicaCtx, stopReplica := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopReplica()
 	pagesCtx, stopPages := context.WithCancel(context.WithoutCancel(ctx))
-	pages := []*http.Server{n.pages(pagesCtx, n.console.Handler), n.pages(pagesCtx, n.console.Metrics)}
+	pages := []*http.Server{n.pages(pagesCtx, n.console.Handler, n.doors[0]), n.pages(pagesCtx, n.console.Metrics, n.doors[1])}
 	defer n.stop(pages, stopPages)
 
 	start := func(what string, run func() error) {
@@ -155,10 +159,10 @@ func (n *Node) Run(ctx context.Context) error {
 	start("replica", func() error { return n.replica.Run(replicaCtx) })
 	start("access", func() error { return n.gate.watch(replicaCtx, n.native.Recheck) })
 	start("grpc", func() error { return n.native.Serve(lis.grpc) })
-	start("http", func() error { return pages[0].Serve(n.gate.secured(lis.http)) })
+	start("http", func() error { return pages[0].Serve(n.gate.secured(n.doors[0].at(lis.http))) })
 	n.addrs = Addrs{GRPC: lis.grpc.Addr(), HTTP: lis.http.Addr()}
 	if lis.metrics != nil {
-		start("metrics", func() error { return pages[1].Serve(n.gate.secured(lis.metrics)) })
+		start("metrics", func() error { return pages[1].Serve(n.gate.secured(n.doors[1].at(lis.metrics))) })
 		n.addrs.Metrics = lis.metrics.Addr()
 	}
 
@@ -232,11 +236,13 @@ func (n *Node) explain(setting, address string, err error) error {
 	return &eider.Error{Op: op, Kind: kind, Err: err}
 }
 
-func (n *Node) pages(ctx context.Context, handler http.Handler) *http.Server {
+func (n *Node) pages(ctx context.Context, handler http.Handler, at *door) *http.Server {
 	return &http.Server{
 		Handler:           handler,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnState:         at.changed,
 		ReadHeaderTimeout: 5 * time.Second,
+		WriteTimeout:      answerWithin,
 		IdleTimeout:       time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(n.log.Handler(), slog.LevelDebug),

@@ -48,11 +48,15 @@ type running struct {
 	stop func() error // stops it and returns what Run did
 }
 
-func start(t *testing.T, s Settings) running {
+func start(t *testing.T, s Settings, change ...func(*Config)) running {
 	t.Helper()
 	s.GRPC, s.HTTP = "127.0.0.1:0", "127.0.0.1:0"
 	log := &lines{}
-	n, err := New(Config{Settings: s, Version: "v1", Logger: s.Logger(log)})
+	cfg := Config{Settings: s, Version: "v1", Logger: s.Logger(log)}
+	for _, c := range change {
+		c(&cfg)
+	}
+	n, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

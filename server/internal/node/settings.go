@@ -44,6 +44,7 @@ type Settings struct {
 	MaxServices        int // 0 means 20,000
 	MaxCallers         int // 0 means 50,000
 	MaxConnections     int // 0 means 60,000 of the native protocol
+	MaxHTTPConnections int // 0 means 10,000 at each port for HTTP, a tenth of them from one address
 	MaxStreams         int // 0 means 60,000
 	MaxStreamInstances int // 0 means 1,000 that one process registers
 	MaxStreamServices  int // 0 means 1,000 that one process follows
@@ -100,6 +101,7 @@ func (s *Settings) rows() []row {
 		number("max-services", &s.MaxServices, "services that this node keeps"),
 		number("max-callers", &s.MaxCallers, "callers that this node keeps"),
 		number("max-connections", &s.MaxConnections, "open connections of the native protocol; one more is closed"),
+		number("max-http-connections", &s.MaxHTTPConnections, "open connections of --http, and of --metrics; a tenth of them from one address; one more ends the one that waits longest"),
 		number("max-streams", &s.MaxStreams, "open streams of the native protocol; one more is told to come back"),
 		number("max-stream-instances", &s.MaxStreamInstances, "instances that one process may register"),
 		number("max-stream-services", &s.MaxStreamServices, "services that one process may follow"),
@@ -128,6 +130,7 @@ func (s Settings) withDefaults() Settings {
 	s.MaxServices = cmp.Or(s.MaxServices, 20_000)
 	s.MaxCallers = cmp.Or(s.MaxCallers, 50_000)
 	s.MaxConnections = cmp.Or(s.MaxConnections, 60_000)
+	s.MaxHTTPConnections = cmp.Or(s.MaxHTTPConnections, 10_000)
 	s.MaxStreams = cmp.Or(s.MaxStreams, 60_000)
 	s.MaxStreamInstances = cmp.Or(s.MaxStreamInstances, 1_000)
 	s.MaxStreamServices = cmp.Or(s.MaxStreamServices, 1_000)
