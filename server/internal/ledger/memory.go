@@ -33,8 +33,10 @@ type Kept struct {
 	// Of a live one:
 	Caller    string // its process
 	Lease     time.Duration
-	Dialable  bool // its address may be dialled,
-	Reachable bool // and has accepted a dial
+	Dialable  bool          // its address may be dialled,
+	Reachable bool          // and has accepted a dial
+	Unknown   bool          // callers that don't say who they are have called it lately,
+	Pause     time.Duration // for which its leave asks; 0: it doesn't leave, or has none
 }
 
 // Trace names a piece of the memory: an instance by its id, a caller of the service, or the holding of a key. The
@@ -86,6 +88,9 @@ func (t *Table) Kept(key eider.Key) (Kept, bool) {
 	k.Lease, k.Dialable, k.Reachable = e.lease, e.dialable, e.reachable
 	if e.proc != nil {
 		k.Caller = e.proc.name
+	}
+	if e.work != nil {
+		k.Unknown, k.Pause = e.work.unknown, e.work.pause
 	}
 	return k, true
 }
@@ -169,7 +174,9 @@ func (t *Table) Names() []string {
 //
 // Callers don't come back one by one: as of any run before, one member stands for them in every drain until the
 // largest of their caps has passed. Unless the run before ended in order some may be missing, and the cap is at
-// least the usual one. Whom that run hadn't waited for long enough is waited for by this one.
+// least the usual one. Whom that run hadn't waited for long enough is waited for by this one. Unknown callers, whom
+// only their instance sees, come back with it: a drain or hold that goes on or begins before it has attached again
+// gives them their pause, counted anew from the restart where it went on.
 //
 // Holds come back however old they are: what an operator has decided, only an operator or its end takes back.
 func (t *Table) Restore(now time.Time, m Memory) Effects {
@@ -248,6 +255,10 @@ func (t *Table) restoreLive(k *Kept) {
 	t.restoreFormer(e, k)
 	if k.Caller != "" {
 		e.proc = t.process(k.Caller)
+	}
+	if k.Unknown || k.Pause > 0 {
+		t.works(e).pause = min(k.Pause, maxWait)
+		t.strangers(e, k.Unknown)
 	}
 	t.enlist(e)
 	t.moveIn(e)

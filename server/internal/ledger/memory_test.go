@@ -208,6 +208,50 @@ func TestALongCapIsntShortenedByARetryAfter(t *testing.T) {
 	}
 }
 
+// Unknown callers have let go of nobody because the node restarted: also in order, when nobody else has to be waited
+// for, a leave under way goes on giving them the pause that its instance asked for, and a hold that which is expected.
+func TestUnknownCallersOutliveARestart(t *testing.T) {
+	w := remembering(t)
+	for _, id := range []string{"1", "2", "3"} {
+		w.mustRegister("p"+id, "orders/"+id, "10.0.0.1:"+id)
+	}
+	w.advance(time.Second)
+	for _, id := range []string{"1", "2"} {
+		w.saw(w.tb.Work(w.now, w.actor("p"+id).session, key("orders/"+id), eider.Work{Arrived: 1, Unknown: true}))
+		if want := []Trace{{Service: "orders", ID: id}}; !slices.Equal(w.last.Memory, want) {
+			t.Errorf("that they have come notes %v", w.last.Memory)
+		}
+	}
+	for _, pause := range []time.Duration{2 * time.Second, 3 * time.Second} { // the second one is of who came since
+		fx, err := w.tb.Leave(w.now, w.actor("p1").session, key("orders/1"), pause)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.saw(fx)
+		if want := []Trace{{Service: "orders", ID: "1"}}; !slices.Equal(w.last.Memory, want) {
+			t.Errorf("a pause of %s notes %v", pause, w.last.Memory)
+		}
+	}
+	for range 2 { // the second run is over before anybody has attached again
+		w.restart(time.Second, w.memory(true))
+		if d := w.drain("orders/1"); d.Reached || w.member("orders/1", string(eider.UnknownCallers)) != eider.Waiting {
+			t.Fatalf("a leave under way: %+v", d)
+		}
+		if cs := w.tb.Callers("orders"); len(cs) != 1 || cs[0].Kind != eider.UnknownCallers {
+			t.Errorf("the callers are %v", cs)
+		}
+	}
+	w.mustRegister("p1", "orders/1", "10.0.0.1:1")
+	two, three := w.hold("orders/2", eider.Hold{}), w.hold("orders/3", eider.Hold{})
+	w.advance(9 * time.Second)
+	for id, got := range map[string]eider.Drain{"1": w.drain("orders/1"), "2": w.holdDrain("orders/2", two.Count), "3": w.holdDrain("orders/3", three.Count)} {
+		want := map[string]time.Duration{"1": 3 * time.Second, "2": 8 * time.Second}[id]
+		if !got.Reached || got.Barrier != want {
+			t.Errorf("orders/%s: the barrier after %s, want %s: %+v", id, got.Barrier, want, got)
+		}
+	}
+}
+
 // A tombstone has what is left of its retention, by the wall's clock; what is older isn't loaded, nor is anything
 // of a memory that is older as a whole.
 func TestTombstonesKeepTheirAge(t *testing.T) {
@@ -364,7 +408,7 @@ func TestNotesAreComplete(t *testing.T) {
 
 // legible is a piece without its maps and times.
 func legible(k Kept) string {
-	return fmt.Sprint(k.Record.Key, k.Record.Incarnation, k.Record.Attachment, k.Record.Version, k.Record.Status, k.Record.Address, k.Reachable, k.Former)
+	return fmt.Sprint(k.Record.Key, k.Record.Incarnation, k.Record.Attachment, k.Record.Version, k.Record.Status, k.Record.Address, k.Reachable, k.Former, k.Unknown, k.Pause)
 }
 
 func kept(m Memory) map[eider.Key]string {

@@ -17,6 +17,7 @@ func (t *Table) strangers(e *entry, has bool) {
 		return
 	}
 	w.unknown = has
+	t.note(e)
 	before := svc.strangers
 	svc.strangers += toInt(has) - toInt(!has)
 	switch {
@@ -36,7 +37,10 @@ func (t *Table) asks(e *entry, pause time.Duration) {
 	if pause <= 0 {
 		return
 	}
-	t.works(e).pause = min(pause, maxWait)
+	if w := t.works(e); w.pause != min(pause, maxWait) {
+		w.pause = min(pause, maxWait)
+		t.note(e)
+	}
 	if d := t.drains[departureOf(&e.rec)]; d != nil && !d.reached {
 		t.awaitUnknown(d, e)
 	}

@@ -24,12 +24,14 @@ const (
 	keptRecord    protowire.Number = 1 // eider.v1.Record
 	keptCaller    protowire.Number = 2 // text
 	keptLease     protowire.Number = 3 // milliseconds
-	keptFlags     protowire.Number = 4 // keptDialable | keptReachable
+	keptFlags     protowire.Number = 4 // keptDialable | keptReachable | keptUnknown
 	keptFormer    protowire.Number = 5 // fixed64, each
 	keptEnded     protowire.Number = 6 // fixed64: unix nanoseconds
 	keptSecret    protowire.Number = 7 // 16 bytes: the digest
+	keptPause     protowire.Number = 8 // milliseconds
 	keptDialable                   = 1
 	keptReachable                  = 2
+	keptUnknown                    = 4
 )
 
 // Of a caller of a service.
@@ -122,7 +124,11 @@ func encodeInstance(k *ledger.Kept) ([]byte, error) {
 	if k.Reachable {
 		flags |= keptReachable
 	}
+	if k.Unknown {
+		flags |= keptUnknown
+	}
 	b = number(b, keptFlags, flags)
+	b = number(b, keptPause, uint64(k.Pause.Milliseconds()))
 	for _, nonce := range k.Former {
 		b = fixed(b, keptFormer, nonce)
 	}
@@ -191,6 +197,9 @@ func decodeInstance(t ledger.Trace, value []byte) (k ledger.Kept, ok bool) {
 			k.Lease = milliseconds(v)
 		case keptFlags:
 			k.Dialable, k.Reachable = v&keptDialable != 0, v&keptReachable != 0
+			k.Unknown = v&keptUnknown != 0
+		case keptPause:
+			k.Pause = milliseconds(v)
 		case keptFormer:
 			if former < len(k.Former) {
 				k.Former[former] = v

@@ -20,6 +20,7 @@ func anyKept(t *rapid.T) ledger.Kept {
 			Status: eider.Status(rapid.IntRange(1, 7).Draw(t, "status")), Address: "10.0.0.1:80", Zone: word.Draw(t, "zone")},
 		Caller: word.Draw(t, "caller"), Lease: time.Duration(rapid.IntRange(0, 3_600_000).Draw(t, "lease")) * time.Millisecond,
 		Dialable: rapid.Bool().Draw(t, "dialable"), Reachable: rapid.Bool().Draw(t, "reachable"),
+		Unknown: rapid.Bool().Draw(t, "unknown"), Pause: time.Duration(rapid.IntRange(0, 60_000).Draw(t, "pause")) * time.Millisecond,
 	}
 	for i := range rapid.IntRange(0, 4).Draw(t, "former") {
 		k.Former[i] = rapid.Uint64Min(1).Draw(t, "nonce of a former")

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -226,6 +227,37 @@ func TestNobodyCalledBefore(t *testing.T) {
 		t.Error("after a crash somebody may have called in its last moments")
 	}
 	n.stop()
+}
+
+// A node that ends in order in the middle of a leave, or just before a hold, has its next run give unknown callers their
+// pause: as a crash does, for other reasons.
+func TestUnknownCallersAfterARestart(t *testing.T) {
+	dir := t.TempDir()
+	n := begin(t, dir, true)
+	a := attach(t, n.Registry, "p")
+	register(t, a, full(0))
+	register(t, a, full(1))
+	a.Beat(replica.Work{Key: full(1).Key, Done: eider.Work{Arrived: 1, Unknown: true}})
+	const pause = time.Minute // longer than this test takes
+	if err := a.Leave(full(0).Key, pause); err != nil {
+		t.Fatal(err)
+	}
+	n.kept(t, 2)
+	crashed := copyOf(t, dir)
+	n.stop()
+	for _, dir := range []string{crashed, dir} {
+		n := begin(t, dir, false)
+		if cs := n.Callers("orders"); len(cs) == 0 || cs[len(cs)-1].Kind != eider.UnknownCallers {
+			t.Errorf("the callers are %+v", cs)
+		}
+		ds := n.Drains("orders")
+		if len(ds) != 1 || ds[0].Reached || !slices.ContainsFunc(ds[0].Members, func(m eider.Member) bool {
+			return m.Kind == eider.UnknownCallers && m.State == eider.Waiting && m.Cap == pause
+		}) {
+			t.Errorf("the drains are %+v", ds)
+		}
+		n.stop()
+	}
 }
 
 // A damaged file is set aside with a warning, and the node is one without memory: also with --fresh.
