@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"runtime/debug"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"sync"
@@ -47,7 +49,7 @@ const (
 // herd is what is known of the clients from outside.
 type herd struct {
 	dials [tenths]atomic.Int64 // by tenths since begun
-	begun atomic.Int64       // Unix ns
+	begun atomic.Int64         // Unix ns
 
 	mu   sync.Mutex
 	old  uint64      // the node run that doesn't count any more
@@ -134,6 +136,7 @@ func (h *herd) measure(happen func() (*node, error)) (f HerdFigures, err error) 
 	for missing > 0 {
 		if time.Since(begun) > stampedeWithin {
 			_ = ask.end(&f)
+			_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1) // what the clients that are missing are doing
 			return f, fmt.Errorf("%d of %d clients aren't back after %s", missing, len(h.run), time.Since(begun))
 		}
 		<-time.After(50 * time.Millisecond)
