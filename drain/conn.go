@@ -33,6 +33,9 @@ type conn struct {
 	away  atomic.Bool  // HTTP/2: GOAWAY is on its way
 	sign  atomic.Int64 // the last sign of life since the leave, by the book's clock; 0: none since
 
+	came  time.Duration // its Accept, by the book's clock; 0: before the leave
+	greet atomic.Bool   // of a Server's: it hasn't said all of its first words, see SetDeadline
+
 	taken atomic.Pointer[exchange] // of the handler that has taken it over
 	bare  atomic.Bool              // and unwrapped it, so that its end isn't heard
 
@@ -105,6 +108,15 @@ func (c *conn) SyscallConn() (syscall.RawConn, error) {
 	return nil, errors.ErrUnsupported
 }
 
+// SetDeadline is how a [Server] shows that a connection speaks its protocol: it takes off the deadline that it has set
+// for the first words. No handler has anything of it before.
+func (c *conn) SetDeadline(t time.Time) error {
+	if c.book.d.other != nil {
+		c.greet.Store(!t.IsZero())
+	}
+	return c.Conn.SetDeadline(t)
+}
+
 // touch notes a sign of life. It costs a clock reading only while leaving.
 func (c *conn) touch() {
 	if c.book.d.leave.Load() != nil {
@@ -163,6 +175,7 @@ type book struct {
 	mu      sync.Mutex
 	conns   map[*conn]struct{}
 	taken   map[*conn]*exchange // the register of upgraded connections
+	ask     int                 // how many they may be until those are asked again that end unheard
 	saying  atomic.Int32        // goodbyes under way
 	changed chan struct{}       // of 1: a connection ended or went idle
 }
@@ -175,6 +188,7 @@ func (b *book) admit(nc net.Conn) (*conn, error) {
 	c := &conn{Conn: nc, book: b}
 	c.h2.Store(b.d.other != nil) // what it carries isn't HTTP/1, whose answers are watched here
 	c.touch()
+	c.came = time.Duration(c.sign.Load())
 	b.mu.Lock()
 	b.conns[c] = struct{}{}
 	b.mu.Unlock()

@@ -23,8 +23,8 @@ type Server interface {
 	// Eider's callers look. It must return soon.
 	Leave()
 
-	// Finish is told once the pause has ended, the accept queue is empty and each connection has carried
-	// something: it tells its peers that no new requests are taken, and closes their connections as they fall
+	// Finish is told once the pause has ended, the accept queue is empty and each connection speaks: has carried
+	// something, and isn't under the deadline (its SetDeadline) that the server may have set for its first words. It tells its peers that no new requests are taken, and closes their connections as they fall
 	// idle. It must not wait for that.
 	Finish()
 
@@ -36,7 +36,8 @@ type Server interface {
 // same protocol, the same settings and the same report. cfg.Listener must be set. The Instance is how the server
 // learns of the drain, and says what it does; see eidergrpc.
 //
-// A connection that carries nothing is closed after cfg.Silent; cfg.Round isn't used.
+// A connection that carries nothing is closed after cfg.Silent, one that falls silent in its first words likewise;
+// cfg.Round isn't used.
 func Run(ctx context.Context, cfg Config, start func(*Instance) Server) (Report, error) {
 	var reg registrar
 	if cfg.Registry != nil {
@@ -185,17 +186,29 @@ func (d *drainer) finishOther(barrier time.Duration, enough <-chan struct{}) {
 	}
 }
 
-// sweepOther closes the connections that have carried nothing in time. It returns when the next one's time is over
-// (0: no one's), how many there are of them, and how many connections in all.
+// sweepOther closes the connections that don't speak in time: they have no request under way, and gRPC tells nobody that
+// the server leaves before each speaks or has ended. It returns when the next one's time is over (0: no one's), how many
+// there are of them, and how many connections in all.
 func (b *book) sweepOther(barrier time.Duration) (next time.Duration, silent, all int) {
 	now := b.d.now()
 	for _, c := range b.all() {
 		all++
-		if c.phase.Load() != quiet {
+		begun := c.phase.Load() != quiet
+		if begun && !c.greet.Load() {
 			continue
 		}
-		due := max(barrier, time.Duration(c.sign.Load())) + b.d.set.Silent
+		heard := max(barrier, time.Duration(c.sign.Load()))
+		due := heard + b.d.set.Silent
+		if begun { // a word at a time holds everybody up no longer than two silences
+			patience := max(b.d.set.Silent, arriving)
+			due = min(heard+patience, max(barrier, c.came)+2*patience)
+		}
 		if due <= now {
+			if begun {
+				c.kill() // whoever has its last word in this instant misses his answer, and is named
+				b.d.tally.closed(http.StateNew)
+				continue
+			}
 			if c.closeIfQuiet() {
 				b.d.tally.closed(http.StateNew)
 				continue

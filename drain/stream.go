@@ -96,6 +96,10 @@ func (b *book) take(c *conn) {
 		c.taken.Store(x)
 		b.taken[c] = x
 	}
+	if len(b.taken) > max(b.ask, askFrom) {
+		b.dropEnded()
+		b.ask = 2 * len(b.taken)
+	}
 	b.mu.Unlock()
 	c.farewell()
 }
@@ -116,14 +120,24 @@ func (b *book) release(c *conn) bool {
 func (b *book) upgraded() (out []*conn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.dropEnded()
 	for c := range b.taken {
-		if c.bare.Load() && c.isClosed() {
-			delete(b.taken, c)
-			continue
-		}
 		out = append(out, c)
 	}
 	return out
+}
+
+// askFrom is how many connections are in the register before it looks for ended ones by itself; from there on at each
+// doubling, so that it is never more than twice as long as it was with the open ones alone.
+const askFrom = 64
+
+// dropEnded forgets the ended ones that end unheard. The book is locked.
+func (b *book) dropEnded() {
+	for c := range b.taken {
+		if c.bare.Load() && c.isClosed() {
+			delete(b.taken, c)
+		}
+	}
 }
 
 // farewell calls the connection's Goodbye, once, if it is time.

@@ -154,6 +154,48 @@ func TestD8EndOfAHijackedConnectionIsHeard(t *testing.T) {
 	}
 }
 
+// A handler that unwraps its connection ends it unheard: the register forgets it all the same, long before a leave, and
+// keeps the open ones.
+func TestD8TheRegisterForgetsWhatEndsUnheard(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	d := newDrainer(settings{}, nil)
+	take := func() net.Conn {
+		client, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.Close()
+		nc, err := ln.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := d.book.admit(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.running = &exchange{conn: c, ctx: t.Context()}
+		d.book.take(c)
+		return c.NetConn()
+	}
+	const open = 50
+	for range open {
+		defer take().Close()
+	}
+	for i := range 4 * askFrom {
+		take().Close()
+		if n := len(d.book.taken); n > 2*askFrom {
+			t.Fatalf("after %d that have ended it has %d", i+1, n)
+		}
+	}
+	if n := len(d.book.upgraded()); n != open {
+		t.Errorf("it has %d that are open, want %d", n, open)
+	}
+}
+
 // Upgraded connections hold nothing up before the barrier, and a drain with none of them doesn't look for them.
 func TestD9StreamsDoNotHoldThePauseUp(t *testing.T) {
 	r := begin(t, websocket(t, func(_ *http.Request, nc net.Conn, _ *bufio.ReadWriter) { io.Copy(io.Discard, nc) }),

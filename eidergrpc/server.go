@@ -31,8 +31,9 @@ type Server struct {
 	graceful sync.WaitGroup                 // GracefulStop
 }
 
-// handshakeWithin is how long a connection may take until it speaks HTTP/2, unless the options say otherwise. At the
-// barrier GracefulStop waits for each that doesn't yet, before it tells any other that the server leaves.
+// handshakeWithin is how long a connection may take until it speaks HTTP/2, unless the options say otherwise. GracefulStop
+// waits for each that doesn't yet, before it tells any other that the server leaves; at the barrier the drain closes
+// them sooner.
 const handshakeWithin = 5 * time.Second
 
 // NewServer makes a server with grpc's own options. Chained interceptors among them see what Eider's let

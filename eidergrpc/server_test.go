@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -278,6 +279,44 @@ func TestD10ASilentConnectionIsClosedAndDelaysNobody(t *testing.T) {
 	silent.SetDeadline(time.Now().Add(patience))
 	if _, err := io.Copy(io.Discard, silent); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Error("the silent connection is open still")
+	}
+}
+
+// Whoever stops in the midst of the preface or of the settings, or goes on a byte at a time, doesn't either, though
+// the server would give him ten minutes.
+func TestD10AHalfGreetingIsClosedAndDelaysNobody(t *testing.T) {
+	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+	for name, words := range map[string]string{"half a preface": preface[:10], "no settings": preface,
+		"half the settings": preface + "\x00\x00\x0c\x04\x00\x00\x00\x00\x00\x00", "a byte at a time": ""} {
+		t.Run(name, func(t *testing.T) {
+			d := depart(t, &parrot{name: "a"}, drain.Config{Pause: -1, Silent: 50 * time.Millisecond, Grace: 10 * time.Minute, InFlight: 5 * time.Minute},
+				grpc.ConnectionTimeout(10*time.Minute))
+			cc := plain(t, d.addr)
+			wantSay(t, cc, "a")
+			half := dial(t, d.addr)
+			if _, err := io.WriteString(half, words); err != nil {
+				t.Fatal(err)
+			}
+			var drip sync.WaitGroup
+			if words == "" {
+				drip.Go(func() {
+					tick := time.NewTicker(20 * time.Millisecond)
+					defer tick.Stop()
+					for _, b := range []byte(preface + "\x00\x38\x40\x04\x00\x00\x00\x00\x00" + strings.Repeat("\x00", 0x3840)) {
+						if _, err := half.Write([]byte{b}); err != nil {
+							return
+						}
+						<-tick.C
+					}
+				})
+			}
+			wantSay(t, cc, "a")
+			if r := d.finish(); r.SilentClosed != 1 || r.ForceClosed != 0 || r.Exit != drain.ExitClean {
+				t.Errorf("%+v", r)
+			}
+			half.Close()
+			drip.Wait()
+		})
 	}
 }
 
