@@ -80,6 +80,20 @@ var hungCases = []testCase{
 		}
 		w.stands("orders", "1", eider.Up, eider.Wedged)
 	}},
+	{name: "WhoGaveUpCuresNobody", run: func(w *world) {
+		p := w.serve("orders", "1")
+		p.hangs(3)
+		w.pass(3 * beat)
+		w.stands("orders", "1", eider.Up, eider.Wedged)
+		p.works(func(done *eider.Work) { done.Ended = done.Arrived })
+		w.pass(time.Minute)
+		w.stands("orders", "1", eider.Up, eider.Wedged)
+		p.hangs(2)
+		w.pass(beat)
+		p.works(func(done *eider.Work) { done.Completed++; done.Ended = done.Arrived }) // one was still awaited
+		w.pass(beat)
+		w.stands("orders", "1", eider.Up, 0)
+	}},
 	{name: "ANewStreamIsNoCompletion", run: func(w *world) {
 		p := w.serve("orders", "1")
 		p.hangs(1)
