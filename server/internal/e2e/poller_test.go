@@ -24,8 +24,11 @@ type poller struct {
 	t            *testing.T
 	name, url    string
 	every, cache time.Duration
+	wait         time.Duration // it is answered when something changes, and comes back at once
 	hc           *http.Client
 
+	tick    time.Duration // it polls so often; 0: as it is told
+	lose    atomic.Int64  // so many of the next answers are lost on their way
 	fetched atomic.Pointer[eider.View]
 	inUse   atomic.Pointer[eider.View]
 	polls   atomic.Int64
@@ -38,11 +41,14 @@ type poller struct {
 	failed []error
 }
 
-func startPoller(t *testing.T, node, service, name string, every, cache time.Duration) *poller {
+func startPoller(t *testing.T, p *poller, node, service string) *poller {
 	t.Helper()
-	q := url.Values{"caller": {name}, "every": {every.String()}, "cache": {cache.String()}}
-	p := &poller{t: t, name: name, every: every, cache: cache, hc: &http.Client{Transport: &http.Transport{}, Timeout: 5 * time.Second},
-		url: "http://" + node + "/v1/services/" + service + "?" + q.Encode()}
+	q := url.Values{"caller": {p.name}, "every": {p.every.String()}, "cache": {p.cache.String()}}
+	if p.wait > 0 {
+		q.Set("wait", p.wait.String())
+	}
+	p.t, p.hc = t, &http.Client{Transport: &http.Transport{}, Timeout: p.wait + 5*time.Second}
+	p.url = "http://" + node + "/v1/services/" + service + "?" + q.Encode()
 	ctx, stop := context.WithCancel(context.Background())
 	p.stop = stop
 	tag, next := p.fetch(ctx, "")
@@ -53,7 +59,7 @@ func startPoller(t *testing.T, node, service, name string, every, cache time.Dur
 		}
 	})
 	p.wg.Go(func() {
-		for after(ctx, cache) {
+		for after(ctx, p.cache) {
 			p.inUse.Store(p.fetched.Load())
 		}
 	})
@@ -92,6 +98,9 @@ func (p *poller) fetch(ctx context.Context, tag string) (string, time.Duration) 
 	}
 	defer resp.Body.Close()
 	p.polls.Add(1)
+	if p.lose.Add(-1) >= 0 {
+		return tag, p.tick
+	}
 	seconds, err := strconv.ParseFloat(resp.Header.Get("Eider-Next-Poll"), 64)
 	if err != nil {
 		p.t.Errorf("a poll's answer says nothing of the next: %v", err)
@@ -110,6 +119,12 @@ func (p *poller) fetch(ctx context.Context, tag string) (string, time.Duration) 
 	default:
 		body, _ := io.ReadAll(resp.Body)
 		p.t.Errorf("a poll is answered %s %s", resp.Status, body)
+	}
+	switch {
+	case p.wait > 0:
+		return tag, 0
+	case p.tick > 0:
+		return tag, p.tick
 	}
 	return tag, time.Duration(seconds * float64(time.Second))
 }
@@ -156,7 +171,7 @@ func TestAPollerLosesNothing(t *testing.T) {
 		ins = append(ins, startInstance(t, n.grpc, "orders", id, book.handler(id, 5*time.Millisecond)))
 	}
 	const every, cache = time.Second, 500 * time.Millisecond
-	p := startPoller(t, n.http, "orders", "shop@h1", every, cache)
+	p := startPoller(t, &poller{name: "shop@h1", every: every, cache: cache, tick: every / 4}, n.http, "orders")
 	<-time.After(every)
 	report := ins[0].finish()
 	<-time.After(every) // whoever were cut would be by now
@@ -175,4 +190,56 @@ func TestAPollerLosesNothing(t *testing.T) {
 		t.Errorf("%d calls, %d of %d polls unchanged: the test shows nothing", p.calls.Load(), p.same.Load(), p.polls.Load())
 	}
 	t.Logf("%d calls, %d polls, %d of them unchanged; pause %s, %s", p.calls.Load(), p.polls.Load(), p.same.Load(), report.Pause, report.Members)
+}
+
+// What an instance that leaves is told of a poll isn't that its answer has arrived: who never got the list in which the
+// instance leaves goes on calling it until its next try.
+func TestAPollersAnswersAreLost(t *testing.T) {
+	n := startNode(t, node.Settings{})
+	var book ledgerOf
+	var ins []*instance
+	for i := range 2 {
+		id := fmt.Sprint("i", i)
+		ins = append(ins, startInstance(t, n.grpc, "orders", id, book.handler(id, 5*time.Millisecond)))
+	}
+	const every, cache, tick, lost = 4 * time.Second, 100 * time.Millisecond, 600 * time.Millisecond, 4
+	p := startPoller(t, &poller{name: "shop@h1", every: every, cache: cache, tick: tick}, n.http, "orders")
+	<-time.After(2 * tick)
+	p.lose.Store(lost)
+	report := ins[0].finish()
+	<-time.After(tick) // whoever were cut would be by now
+	p.stop()
+	p.wg.Wait()
+	if len(p.failed) > 0 {
+		t.Errorf("%d of %d calls failed, the first: %v", len(p.failed), p.calls.Load(), p.failed[0])
+	}
+	if report.Pause < (lost-1)*tick+cache {
+		t.Errorf("the pause took %s: less than the caller went without an answer", report.Pause)
+	}
+	t.Logf("%d calls, %d polls, %d of whose answers were lost; pause %s, %s", p.calls.Load(), p.polls.Load(), lost, report.Pause, report.Members)
+}
+
+// Who waits for changes comes back at once with what it has got, and isn't waited for as long as its timers say.
+func TestAPollerThatWaitsIsSettledByWhatItShows(t *testing.T) {
+	n := startNode(t, node.Settings{})
+	var book ledgerOf
+	var ins []*instance
+	for i := range 2 {
+		id := fmt.Sprint("i", i)
+		ins = append(ins, startInstance(t, n.grpc, "orders", id, book.handler(id, 5*time.Millisecond)))
+	}
+	const every, cache, wait = 5 * time.Second, 100 * time.Millisecond, 20 * time.Second
+	p := startPoller(t, &poller{name: "shop@h1", every: every, cache: cache, wait: wait}, n.http, "orders")
+	<-time.After(time.Second)
+	report := ins[0].finish()
+	<-time.After(time.Second) // whoever were cut would be by now
+	p.stop()
+	p.wg.Wait()
+	if len(p.failed) > 0 {
+		t.Errorf("%d of %d calls failed, the first: %v", len(p.failed), p.calls.Load(), p.failed[0])
+	}
+	if len(report.Members) != 1 || report.Members[0].State != eider.Polled || report.Pause < cache || report.Pause > every+wait {
+		t.Errorf("the pause took %s: %s; want that it is settled by what it shows, long before its timers are over", report.Pause, report.Members)
+	}
+	t.Logf("%d calls, %d polls; pause %s, %s", p.calls.Load(), p.polls.Load(), report.Pause, report.Members)
 }

@@ -202,22 +202,34 @@ func (f *fleet) ended(ctx context.Context) (int, error) {
 
 // getJSON asks a registry's HTTP port.
 func getJSON(ctx context.Context, url string, into any) error {
+	_, err := getChanged(ctx, url, "", into)
+	return err
+}
+
+// getChanged reads what has changed since it had a tag, and returns the tag that it has now.
+func getChanged(ctx context.Context, url, had string, into any) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return err
+		return "", err
+	}
+	if had != "" {
+		req.Header.Set("If-None-Match", had)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("reading %s: status %d", url, resp.StatusCode)
+	switch {
+	case had != "" && resp.StatusCode == http.StatusNotModified:
+		return had, nil
+	case resp.StatusCode != http.StatusOK:
+		return "", fmt.Errorf("reading %s: status %d", url, resp.StatusCode)
 	}
 	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
-		return fmt.Errorf("reading %s: %w", url, err)
+		return "", fmt.Errorf("reading %s: %w", url, err)
 	}
-	return nil
+	return resp.Header.Get("ETag"), nil
 }

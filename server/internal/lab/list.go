@@ -21,7 +21,8 @@ type target struct {
 type reread struct {
 	url   string
 	every time.Duration
-	named bool // the caller says whom it means
+	named bool // the caller says whom it means, and shows the list that it has
+	tag   string
 	rnd   *rand.Rand
 	mu    sync.Mutex
 	to    []target
@@ -49,15 +50,23 @@ func (l *reread) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-time.After(l.every):
+			had := l.tag
 			_ = l.read(ctx) // the next one will do; the list stays as it was
+			if l.tag != had {
+				_ = l.read(ctx) // at once: the registry learns that it has arrived
+			}
 		}
 	}
 }
 
 func (l *reread) read(ctx context.Context) error {
 	var view eider.View
-	if err := getJSON(ctx, l.url, &view); err != nil {
+	tag, err := getChanged(ctx, l.url, l.tag, &view)
+	if err != nil || l.named && tag == l.tag {
 		return err
+	}
+	if l.named {
+		l.tag = tag
 	}
 	var to []target
 	for _, in := range view.Instances {

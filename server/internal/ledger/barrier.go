@@ -24,6 +24,7 @@ type drain struct {
 	status  eider.Status
 	owned   bool
 	order   uint64 // of its beginning
+	answers uint64 // to polls, before it began
 	since   time.Time
 	from    moment // the leave
 	bound   time.Duration
@@ -89,7 +90,7 @@ func (t *Table) depart(e *entry, hold uint64) {
 
 func (t *Table) openDrain(e *entry, hold uint64) *drain {
 	key := departureOf(&e.rec).of(hold)
-	d := &drain{dep: e.rec.Departure(), key: key, of: e, svc: e.svc, status: e.rec.Status, order: t.begun,
+	d := &drain{dep: e.rec.Departure(), key: key, of: e, svc: e.svc, status: e.rec.Status, order: t.begun, answers: t.answers,
 		since: t.last, from: t.clock, bound: t.cfg.Cap, heard: map[string]uint64{},
 		members: make([]member, 0, len(e.svc.followers)+1), index: make(map[string]int32, len(e.svc.followers)+1)}
 	d.dep.Hold = hold

@@ -11,10 +11,15 @@ import (
 
 // A poller fetches the list now and then and keeps it for a while. It never says that it has let go, but its timers
 // do: it uses nothing older than what it last fetched for longer than every + cache. So a drain waits for it until
-// it has polled since the leave and its cache has run out since, or until its timers say so by themselves.
+// its timers say so by themselves, or until its cache has run out since it has shown that it has a list made after
+// the leave. That it was sent one shows nothing: an answer may be lost on its way.
+//
+// Each answer has a number, and whoever comes back with it has had that answer. A process shows the number that it
+// showed last or, if what it was sent then has arrived, that one. Whatever else is shown under a name was given to
+// another process of that name, or is nobody's.
 
 const (
-	pollMargin = time.Second      // for a poll that is on its way, and what its answer takes
+	pollMargin = time.Second      // for an answer on its way, or for a call that has been picked and has yet to arrive
 	maxPoll    = 10 * time.Minute // of either timer
 	pollsKept  = 3                // times every + cache: a poller that stays away for longer is forgotten
 )
@@ -25,7 +30,8 @@ type Polling struct {
 	Service string
 	Every   time.Duration // the longest time from one fetched list to the next
 	Cache   time.Duration // for how long it may use an older list than the one that it fetched last
-	Waits   bool          // it is answered when something changes, so that its polls may come closer together
+	Has     uint64        // the answer that it shows to have, by its number; 0: none
+	Run     uint64        // of the node, when it gave that answer
 
 	Identity string     // who it has shown to be; "" where nobody is asked
 	Addr     netip.Addr // where it comes from; not valid when that isn't IP
@@ -55,6 +61,7 @@ type polling struct {
 	said         moment // when it last said so
 	at           moment // its last poll
 	several      moment // until then it is taken for several processes under one name
+	shown, given uint64 // answers: the one that it showed at its last poll, and the one that it got
 }
 
 // cap is for how long it may still use what it had fetched before a leave.
@@ -62,16 +69,15 @@ func (p *polling) cap() moment { return p.every + p.cache + pollMargin }
 
 func (p *polling) kept() moment { return pollsKept*(p.every+p.cache) + pollMargin }
 
-// Poll counts a poll of a service; its answer must hold what the table knows now, or later. at is the number of the
-// view in it. Errors: NotFound for a service that nobody knows; Invalid for a word out of bounds; Conflict when a
-// process of that name has a stream; Limited when there are too many callers.
-func (t *Table) Poll(now time.Time, p Polling, at uint64) (Effects, error) {
+// Poll counts a poll of a service, and numbers its answer, which must hold what the table knows now, or later. at is
+// the number of the view in it. Errors: NotFound for a service that nobody knows; Invalid for a word out of bounds;
+// Conflict when a process of that name has a stream; Limited when there are too many callers.
+func (t *Table) Poll(now time.Time, p Polling, at uint64) (answer uint64, fx Effects, err error) {
 	t.begin(now)
-	err := p.Check()
-	if err == nil {
+	if err = p.Check(); err == nil {
 		err = t.poll(now, &p, at)
 	}
-	return t.take(), err
+	return t.answers, t.take(), err
 }
 
 func (t *Table) poll(now time.Time, said *Polling, at uint64) error {
@@ -93,11 +99,12 @@ func (t *Table) poll(now time.Time, said *Polling, at uint64) error {
 			return err
 		}
 	}
+	has := t.shown(f, said)
 	t.heardPoll(f, said)
 	f.at = at
 	t.alarms.set(f, t.clock+f.poll.kept())
 	for _, d := range svc.running {
-		t.fetched(d, f)
+		t.fetched(d, f, has)
 	}
 	return nil
 }
@@ -146,16 +153,34 @@ func (t *Table) followByPolls(now time.Time, name, who string, svc *service) (*f
 	return f, nil
 }
 
+// shown returns the answer that a caller shows to have, 0 if it shows none, and numbers the next one. A name under
+// which anything is shown but what one process would show is taken for several that share it, for as long as any of
+// them is kept in mind: what one of them has says nothing of the others. So is a name that comes back with nothing,
+// which one process does that has started anew, or that shows nothing ever. In doubt its timers count.
+func (t *Table) shown(f *following, said *Polling) (has uint64) {
+	p := f.poll
+	known := said.Run == t.cfg.Run && said.Has > 0 && said.Has <= t.answers
+	if known {
+		has = said.Has
+	}
+	follows := known && (has == p.shown || has == p.given)
+	if !follows && p.every > 0 {
+		p.several = t.clock + max(p.kept(), pollsKept*(said.Every+said.Cache)+pollMargin)
+	}
+	t.answers++
+	p.shown, p.given = has, t.answers
+	if follows {
+		return has
+	}
+	return 0
+}
+
 // heardPoll takes down how a caller polls. A shorter word counts once the time of the longer one has passed: what was
-// fetched under that is still in use. A name that polls twice within half of the time that it says is taken for
-// several processes that share it: what one of them has fetched says nothing of the others.
+// fetched under that is still in use.
 func (t *Table) heardPoll(f *following, said *Polling) {
 	p, was := f.poll, f.poll.cap()
 	if p.every > 0 {
 		t.countCap(f, -1)
-	}
-	if gap := t.clock - p.at; !said.Waits && 2*gap <= max(p.every, said.Every) {
-		p.several = t.clock + max(p.kept(), pollsKept*(said.Every+said.Cache))
 	}
 	if t.clock >= p.said+p.cap() || said.Every >= p.every && said.Cache >= p.cache {
 		p.every, p.cache, p.said = said.Every, said.Cache, t.clock
@@ -174,9 +199,10 @@ func (t *Table) countCap(f *following, by int) {
 	t.polled.count(f.poll.cap(), by)
 }
 
-// fetched tells a drain that a caller has fetched the list since the leave. The first time counts, and only if the
-// caller is one.
-func (t *Table) fetched(d *drain, f *following) {
+// fetched tells a drain that a caller has fetched the list, and shows to have what it got with an earlier answer. The
+// first that was given since the leave counts. It arrived before this poll was sent, so that nothing older is picked
+// from once the cache has run out since; the margin is for whoever was picked a moment before that.
+func (t *Table) fetched(d *drain, f *following, has uint64) {
 	if d.reached {
 		return
 	}
@@ -190,7 +216,7 @@ func (t *Table) fetched(d *drain, f *following) {
 		d.bound = max(d.bound, c)
 		t.progress(d)
 	}
-	if m.polled.fresh == 0 && t.clock >= f.poll.several {
+	if m.polled.fresh == 0 && has > d.answers && t.clock >= f.poll.several {
 		m.polled.fresh = t.clock - d.from + f.poll.cache + pollMargin
 		t.alarms.soon(d, d.from+m.until())
 	}
@@ -234,7 +260,7 @@ func (t *Table) capOf(f *following) time.Duration {
 // polled is what a drain knows of a poller.
 type polled struct {
 	every, cache time.Duration
-	fresh        moment // after the leave: what it had fetched before is out of use; 0 as long as it hasn't polled
+	fresh        moment // after the leave: what it had fetched before is out of use; 0 as long as it hasn't shown a later list
 }
 
 func (f *following) timers() polled {

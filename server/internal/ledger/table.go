@@ -36,6 +36,7 @@ type Table struct {
 	pollers   int            // of those, the ones that poll
 	pollersOf map[string]int // by principal
 	polled    caps           // of all of them
+	answers   uint64         // to polls, ever
 	held      int            // keys
 	freed     []*hold        // released, the latest last
 	counted   uint64         // the highest count of a hold or a release that is known

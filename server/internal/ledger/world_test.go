@@ -26,6 +26,7 @@ type world struct {
 	log       strings.Builder
 	streams   uint64
 	nonces    uint64
+	answers   map[string]uint64 // that pollers have, by caller and service
 }
 
 // actor is one process: its streams, and what it knows of its instances.
@@ -45,7 +46,7 @@ type pending struct {
 }
 
 func newWorld(t testing.TB, cfg Config) *world {
-	w := &world{t: t, now: time.Unix(1000, 0), processes: map[string]*actor{}, ports: map[string]Answer{}}
+	w := &world{t: t, now: time.Unix(1000, 0), processes: map[string]*actor{}, ports: map[string]Answer{}, answers: map[string]uint64{}}
 	w.tb = New(cfg, w.now)
 	return w
 }

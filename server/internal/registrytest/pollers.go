@@ -15,9 +15,9 @@ const pollerMargin = time.Second
 // poll asks as one that fetches every 30 s and caches for 10 s more.
 func (w *world) poll(caller, service string) *eider.View {
 	w.Helper()
-	v, _, err := w.reg.(replica.Poller).Poll(pollOf(caller, service))
+	a, err := w.reg.(replica.Poller).Poll(pollOf(caller, service))
 	w.must(err)
-	return v
+	return a.View
 }
 
 func pollOf(caller, service string) replica.Poll {
@@ -52,21 +52,24 @@ var pollerCases = []testCase{
 			w.Errorf("the member is %+v, want a poller, capped", m)
 		}
 	}},
-	{name: "APollAfterTheLeaveSettlesOnceTheCacheHasRunOut", run: func(w *world) {
+	{name: "WhoShowsAListFromAfterTheLeaveIsSettledOnceTheCacheHasRunOut", run: func(w *world) {
 		p := w.serve("orders", "1")
 		w.serve("orders", "2")
-		w.poll("shop", "orders")
+		shop := w.fetches("shop", "orders")
+		shop.fetch()
 		w.pass(20 * time.Second)
 		p.leave()
 		w.pass(5 * time.Second)
-		if v := w.poll("shop", "orders"); v.Instances[0].Status != eider.Draining {
+		if v := shop.fetch(); v.Instances[0].Status != eider.Draining {
 			w.Fatalf("a poll after the leave sees %+v", v)
 		}
+		w.pass(2 * time.Second)
+		shop.fetch()
 		w.pass(7 * time.Second)
 		if w.drain("orders").Reached {
 			w.Fatal("the barrier was reached while the poller's cache may still hold the older list")
 		}
-		d := w.reachedAfter(p, 15*time.Second+pollerMargin)
+		d := w.reachedAfter(p, 17*time.Second+pollerMargin)
 		if m := d.Members[0]; m.State != eider.Polled || d.Open != 0 {
 			w.Errorf("the member is %+v, want one that has polled", m)
 		}
@@ -83,17 +86,18 @@ var pollerCases = []testCase{
 		w.poll("shop", "orders")
 		w.reachedAfter(p, 40*time.Second+pollerMargin)
 	}},
-	{name: "TheFirstPollAfterTheLeaveCounts", run: func(w *world) {
+	{name: "TheFirstListFromAfterTheLeaveCounts", run: func(w *world) {
 		p := w.serve("orders", "1")
 		w.serve("orders", "2")
-		w.poll("shop", "orders")
+		shop := w.fetches("shop", "orders")
+		shop.fetch()
 		w.pass(30 * time.Second)
 		p.leave()
-		w.pass(time.Second)
-		w.poll("shop", "orders")
-		w.pass(9 * time.Second)
-		w.poll("shop", "orders")
-		w.reachedAfter(p, 11*time.Second+pollerMargin)
+		for range 9 {
+			w.pass(time.Second)
+			shop.fetch()
+		}
+		w.reachedAfter(p, 12*time.Second+pollerMargin)
 	}},
 	{name: "WhoPollsFirstAfterTheLeaveOwesItsCache", run: func(w *world) {
 		p := w.serve("orders", "1")
@@ -101,11 +105,14 @@ var pollerCases = []testCase{
 		w.caller("deaf").follow("orders")
 		p.leave()
 		w.pass(time.Second)
-		w.poll("late", "orders")
+		late := w.fetches("late", "orders")
+		late.fetch()
 		if d := w.drain("orders"); d.Total != 2 {
 			w.Fatalf("the drain counts %+v", d)
 		}
-		w.reachedAfter(p, 11*time.Second+pollerMargin)
+		w.pass(time.Second)
+		late.fetch()
+		w.reachedAfter(p, 12*time.Second+pollerMargin)
 	}},
 	{name: "APollerIsForgottenAfterThreeTimesItsTimers", run: func(w *world) {
 		p := w.serve("orders", "1")
@@ -126,18 +133,6 @@ var pollerCases = []testCase{
 			w.Errorf("after %s: %+v", took, d)
 		}
 	}},
-	{name: "SeveralProcessesUnderOneNameAreCoveredByTheirTimersOnly", run: func(w *world) {
-		p := w.serve("orders", "1")
-		w.serve("orders", "2")
-		w.poll("shop", "orders")
-		w.pass(10 * time.Second)
-		w.poll("shop", "orders") // 10 s after one that polls every 30 s: it is another one
-		w.pass(20 * time.Second)
-		p.leave()
-		w.pass(time.Second)
-		w.poll("shop", "orders")
-		w.reachedAfter(p, 40*time.Second+pollerMargin)
-	}},
 	{name: "APollInAnothersNameSettlesNobodyElse", run: func(w *world) {
 		p := w.serve("orders", "1")
 		w.serve("orders", "2")
@@ -150,7 +145,7 @@ var pollerCases = []testCase{
 			{Addr: loopback(), Identity: "token thief"},
 		} {
 			forged.Caller, forged.Service, forged.Every = "shop", "orders", time.Second
-			_, _, err := w.reg.(replica.Poller).Poll(forged)
+			_, err := w.reg.(replica.Poller).Poll(forged)
 			w.must(err)
 		}
 		if d := w.drain("orders"); d.Total != 3 {
@@ -169,7 +164,7 @@ var pollerCases = []testCase{
 		short := pollOf("shop", "orders")
 		short.Every, short.Cache = time.Second, 0
 		poll := func() {
-			_, _, err := w.reg.(replica.Poller).Poll(short)
+			_, err := w.reg.(replica.Poller).Poll(short)
 			w.must(err)
 		}
 		poll()
@@ -214,7 +209,7 @@ var pollerCases = []testCase{
 		p := w.serve("orders", "1")
 		w.serve("orders", "2")
 		a := w.caller("a").follow("orders")
-		_, _, err := w.reg.(replica.Poller).Poll(pollOf("a", "orders"))
+		_, err := w.reg.(replica.Poller).Poll(pollOf("a", "orders"))
 		w.kind("a poll in a's name", err, eider.Conflict)
 		w.poll("b", "orders")
 		b := w.caller("b").follow("orders")
@@ -230,14 +225,14 @@ var pollerCases = []testCase{
 	{name: "WhatAPollSays", run: func(w *world) {
 		w.serve("orders", "1")
 		poller := w.reg.(replica.Poller)
-		_, _, err := poller.Poll(replica.Poll{Service: "orders", Every: time.Hour, Cache: -1})
+		_, err := poller.Poll(replica.Poll{Service: "orders", Every: time.Hour, Cache: -1})
 		w.kind("a poll out of bounds", err, eider.Invalid)
 		for _, field := range []string{"caller", "every", "cache"} {
 			if err != nil && !strings.Contains(err.Error(), field+":") {
 				w.Errorf("the error doesn't name %s: %v", field, err)
 			}
 		}
-		_, _, err = poller.Poll(pollOf("shop", "nobody"))
+		_, err = poller.Poll(pollOf("shop", "nobody"))
 		w.kind("a poll of a service that nobody knows", err, eider.NotFound)
 		if n := len(w.reg.Callers("")); n != 0 {
 			w.Errorf("%d callers came of polls that were refused", n)
@@ -248,19 +243,19 @@ var pollerCases = []testCase{
 		w.serve("orders", "2")
 		w.pass(time.Second)
 		poller := w.reg.(replica.Poller)
-		before, exact, err := poller.Poll(pollOf("shop", "orders"))
+		before, err := poller.Poll(pollOf("shop", "orders"))
 		w.must(err)
-		if !exact {
+		if !before.Exact {
 			w.Fatal("a quiet service isn't exact")
 		}
 		p.leave()
-		v, exact, err := poller.Poll(pollOf("shop", "orders")) // before Run has published the leave
+		a, err := poller.Poll(pollOf("shop", "orders")) // before Run has published the leave
 		w.must(err)
-		if v.Instances[0].Status != eider.Draining || exact && v.Cursor == before.Cursor {
-			w.Errorf("a poll after the leave says %+v at the cursor from before it, exact is %t", v.Instances[0].Status, exact)
+		if v := a.View; v.Instances[0].Status != eider.Draining || a.Exact && v.Cursor == before.View.Cursor {
+			w.Errorf("a poll after the leave says %+v at the cursor from before it, exact is %t", v.Instances[0].Status, a.Exact)
 		}
 		w.pass(moment)
-		if _, exact, _ = poller.Poll(pollOf("shop", "orders")); !exact {
+		if a, _ = poller.Poll(pollOf("shop", "orders")); !a.Exact {
 			w.Error("once the leave is published the view isn't exact")
 		}
 	}},

@@ -52,10 +52,9 @@ type Auditor interface {
 // Poller is a Registry that counts who fetches a view now and then as a caller, by his timers. A front asks for it by
 // a type assertion.
 type Poller interface {
-	// Poll counts a poll and returns the view that answers it. Its cursor names it only if it is exact: else it holds
-	// changes that have yet to get a number, and who has a view of that cursor hasn't seen them. Errors: NotFound for a
-	// service that the node has never heard of, Conflict when a process of that name has a stream.
-	Poll(Poll) (v *eider.View, exact bool, err error)
+	// Poll counts a poll and answers it. Errors: NotFound for a service that the node has never heard of, Conflict when
+	// a process of that name has a stream.
+	Poll(Poll) (Answer, error)
 }
 
 // Poll is one question of a caller that polls.
@@ -64,10 +63,18 @@ type Poll struct {
 	Service string
 	Every   time.Duration // the longest time from one answer to the next, at most MaxPoll
 	Cache   time.Duration // for how long it may use an older view than its last, at most MaxPoll
-	Waits   bool          // it is answered when something changes: its polls may come closer together
+	Has     uint64        // the answer that it shows to have, by its number; 0: none
+	Run     uint64        // of the node, when it gave that answer
 
 	Identity string     // who it has shown to be, as in Peer; who comes under the name of another one is a caller of his own
 	Addr     netip.Addr // where it comes from; not valid when that isn't IP
+}
+
+// Answer is what a poll gets.
+type Answer struct {
+	Number uint64 // from 1; who shows it with a later poll has had this answer
+	View   *eider.View
+	Exact  bool // the view's cursor names it: else it holds changes that have yet to get a number, and who has a view of that cursor hasn't seen them
 }
 
 // MaxPoll bounds the timers of a caller that polls.

@@ -19,10 +19,12 @@ type poller struct {
 	fetched, use list
 }
 
-// list is what was fetched, and when the node read it.
+// list is what was fetched, when the node read it, and with which answer of which run.
 type list struct {
-	read time.Duration
-	up   map[string]uint64 // nonces by id
+	read   time.Duration
+	up     map[string]uint64 // nonces by id
+	run    uint64
+	answer uint64
 }
 
 const (
@@ -36,7 +38,16 @@ func (w *world) startPoller(name, service string) {
 	if w.chance(0.3) {
 		p.cache = 0
 	}
-	w.pollers = append(w.pollers, p)
+	p.start()
+	if w.chance(0.2) { // a second process makes the mistake to share the name
+		twin := *p
+		twin.place = w.place()
+		twin.start()
+	}
+}
+
+func (p *poller) start() {
+	p.w.pollers = append(p.w.pollers, p)
 	p.poll()
 	p.refresh()
 }
@@ -50,24 +61,31 @@ func (p *poller) poll() {
 				return // nobody answers, or nobody waits any more
 			}
 			n := p.home
-			fx, err := n.tb.Poll(n.clock(), ledger.Polling{Caller: p.name, Service: p.service, Every: p.every, Cache: p.cache}, 1)
+			answer, fx, err := n.tb.Poll(n.clock(), ledger.Polling{Caller: p.name, Service: p.service, Every: p.every, Cache: p.cache,
+				Run: p.fetched.run, Has: p.fetched.answer}, 1)
 			n.took(fx)
 			if err != nil {
 				return
 			}
-			got := list{read: w.now, up: map[string]uint64{}}
+			got := list{read: w.now, up: map[string]uint64{}, run: n.run, answer: answer}
 			for _, in := range n.view(p.service).Instances {
 				if in.Status == eider.Up {
 					got.up[in.ID] = in.Incarnation.Nonce
 				}
 			}
+			if w.chance(0.15) {
+				return // the answer is lost
+			}
 			w.after(w.between(0, pollTravel), func() { p.got(got) })
 		})
 	})
-	w.after(w.between(p.every*3/5, p.every*9/10), p.poll) // more than half of what it says, or it is taken for several
+	w.after(w.between(p.every/5, p.every*9/10), p.poll)
 }
 
 func (p *poller) got(l list) {
+	if l.read < p.fetched.read {
+		return // it came late, after a newer one
+	}
 	p.fetched = l
 	if p.cache == 0 {
 		p.use = l

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/eiderhq/eider"
@@ -72,22 +73,25 @@ func printable(s string) bool {
 	return true
 }
 
-// poll answers a caller that polls. 304 counts like any other answer: what it has is what it would get. But it is
-// given only for an exact cursor, since a view may hold a leave that has no number yet.
+// poll answers a caller that polls. 304 is given only for an exact cursor, since a view may hold a leave that has no
+// number yet. A tag names the answer too, and not the view alone: shown again, it tells that this answer has arrived,
+// and none that another process of that name was given. So no cache that is shared may keep it: it would show tags of its own.
 func (c *console) poll(w http.ResponseWriter, r *http.Request, service string, p params) {
 	if c.pollers == nil {
 		failWith(w, eider.Errorf(eider.Invalid, "", "caller: this node can't count callers that poll; ask without it"))
 		return
 	}
-	word := replica.Poll{Caller: p.caller, Service: service, Every: p.every + p.wait, Cache: p.cache, Waits: p.wait > 0, Addr: addrOf(r.RemoteAddr)}
+	word := replica.Poll{Caller: p.caller, Service: service, Every: p.every + p.wait, Cache: p.cache, Addr: addrOf(r.RemoteAddr)}
 	if who := whoAsks(r); who != nil {
 		word.Identity = who.String()
 	}
 	has := r.Header.Values("If-None-Match")
-	v, exact, err := c.pollers.Poll(word)
-	if err == nil && exact && p.wait > 0 && matches(has, etag(v)) {
-		if err = c.awaitCounted(w, r, v, p.wait); err == nil {
-			v, exact, err = c.pollers.Poll(word)
+	word.Run, word.Has = answered(has)
+	views := viewsOf(has)
+	a, err := c.pollers.Poll(word)
+	if err == nil && a.Exact && p.wait > 0 && matches(views, etag(a.View)) {
+		if err = c.awaitCounted(w, r, a.View, p.wait); err == nil {
+			a, err = c.pollers.Poll(word)
 		}
 	}
 	if err != nil {
@@ -95,16 +99,65 @@ func (c *console) poll(w http.ResponseWriter, r *http.Request, service string, p
 		return
 	}
 	h := w.Header()
-	h.Set("Cache-Control", "no-cache")
+	h.Set("Cache-Control", "private, no-cache")
 	h.Set(nextPoll, strconv.FormatFloat(p.every.Seconds()*(1-rand.Float64()/4), 'f', 3, 64))
-	if exact {
-		h.Set("ETag", etag(v))
-		if matches(has, etag(v)) {
-			w.WriteHeader(http.StatusNotModified)
-			return
+	if a.Exact && matches(views, etag(a.View)) {
+		tag := etag(a.View)
+		if word.Has > 0 {
+			tag = has[0] // it is given nothing newer, so that the tag which it has goes on telling what it has
 		}
+		h.Set("ETag", tag)
+		w.WriteHeader(http.StatusNotModified)
+		return
 	}
-	c.writeView(w, v, p)
+	h.Set("ETag", answerTag(&a))
+	c.writeView(w, a.View, p)
+}
+
+// answerMark stands in a tag before the number of an answer.
+const answerMark = "~"
+
+// answerTag names a view and the answer with which it was given: "5f3a:7~12". What no cursor names is "5f3a:7+~12",
+// which is no view's tag, so that 304 is never said about it.
+func answerTag(a *replica.Answer) string {
+	view := strings.TrimSuffix(etag(a.View), `"`)
+	if !a.Exact {
+		view += "+"
+	}
+	return view + answerMark + strconv.FormatUint(a.Number, 10) + `"`
+}
+
+// answered returns the answer that a caller shows to have, and the run of the node that gave it. Only the very tag
+// that was given shows one: not a list of them, nor a weak one, which somebody on the way has made of it.
+func answered(headers []string) (run, answer uint64) {
+	if len(headers) != 1 {
+		return 0, 0
+	}
+	tag, quoted := strings.CutPrefix(headers[0], `"`)
+	tag, closed := strings.CutSuffix(tag, `"`)
+	view, number, marked := strings.Cut(tag, answerMark)
+	of, _, numbered := strings.Cut(view, ":")
+	run, errRun := strconv.ParseUint(of, 16, 64)
+	answer, errAnswer := strconv.ParseUint(number, 10, 64)
+	if !quoted || !closed || !marked || !numbered || errRun != nil || errAnswer != nil {
+		return 0, 0
+	}
+	return run, answer
+}
+
+// viewsOf takes the answers out of tags: what is left names views.
+func viewsOf(headers []string) []string {
+	out := make([]string, len(headers))
+	for i, header := range headers {
+		tags := strings.Split(header, ",")
+		for j, tag := range tags {
+			if view, _, marked := strings.Cut(tag, answerMark); marked {
+				tags[j] = view + `"`
+			}
+		}
+		out[i] = strings.Join(tags, ",")
+	}
+	return out
 }
 
 // awaitCounted waits for a view that isn't the one given, as one of the waiting requests.
@@ -114,7 +167,9 @@ func (c *console) awaitCounted(w http.ResponseWriter, r *http.Request, was *eide
 		return err
 	}
 	defer release()
-	_, _, err = c.await(w, r, was, wait)
+	if _, _, err = c.await(w, r, was, wait); err == nil && r.Context().Err() != nil {
+		err = eider.Errorf(eider.Unavailable, "", "the caller went away while it waited, and fetches nothing")
+	}
 	return err
 }
 

@@ -153,18 +153,18 @@ func (r *Registry) View(service string) (*eider.View, bool) {
 }
 
 // Poll implements the Poller: it notes the poll, and answers with the view, or with what [Registry.RefusePolls] says.
-func (r *Registry) Poll(p replica.Poll) (*eider.View, bool, error) {
+func (r *Registry) Poll(p replica.Poll) (replica.Answer, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.polls = append(r.polls, p)
 	v, ok := r.views[p.Service]
 	switch {
 	case r.refusal != nil:
-		return nil, false, r.refusal
+		return replica.Answer{}, r.refusal
 	case !ok:
-		return nil, false, eider.Errorf(eider.NotFound, "poll "+p.Service, "nobody has ever registered there")
+		return replica.Answer{}, eider.Errorf(eider.NotFound, "poll "+p.Service, "nobody has ever registered there")
 	}
-	return v, !r.inexact, nil
+	return replica.Answer{Number: uint64(len(r.polls)), View: v, Exact: !r.inexact}, nil
 }
 
 // Polls returns the polls so far.
