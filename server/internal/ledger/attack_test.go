@@ -3,6 +3,7 @@ package ledger
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +94,35 @@ func (w *world) followAs(id Follower, caller, addr, identity string) {
 		w.t.Fatal(err)
 	}
 	w.saw(fx)
+}
+
+// A retry-after that somebody got under a caller's name delays nobody but him who got it.
+func TestAttackPostponesAnother(t *testing.T) {
+	for name, thief := range map[string]Peer{
+		"from another address":  {Caller: "checkout@1", Addr: netip.MustParseAddr("10.0.0.66")},
+		"with another identity": {Caller: "checkout@1", Addr: netip.MustParseAddr("10.0.0.2"), Identity: "token thief"},
+	} {
+		w := fresh(t)
+		w.mustRegister("p", "orders/1", "10.0.0.1:81")
+		w.followAs(901, "checkout@1", "10.0.0.2", "")
+		w.leave("p", "orders/1")
+		w.saw(w.tb.ExtendCaller(w.now, thief, 20*time.Second))
+		if d := w.drain("orders/1"); d.Bound != 8*time.Second {
+			t.Errorf("%s somebody was told to come back, and the owner of the name may take %s", name, d.Bound)
+		}
+		w.followAs(902, "checkout@1", thief.Addr.String(), thief.Identity)
+		w.saw(w.tb.ExtendCaller(w.now, thief, 20*time.Second))
+		d := w.drain("orders/1")
+		for _, m := range d.Members {
+			if want := 8 * time.Second; m.Caller == "checkout@1" && m.Cap != want || m.Caller != "checkout@1" && m.Cap != want+20*time.Second {
+				t.Errorf("%s: %s may take %s", name, m.Caller, m.Cap)
+			}
+		}
+		w.saw(w.tb.ExtendCaller(w.now, Peer{Caller: "checkout@1", Addr: netip.MustParseAddr("10.0.0.2")}, 5*time.Second))
+		if d := w.drain("orders/1"); !slices.ContainsFunc(d.Members, func(m eider.Member) bool { return m.Caller == "checkout@1" && m.Cap == 13*time.Second }) {
+			t.Errorf("%s: the owner was told to come back, and the members are %+v", name, d.Members)
+		}
+	}
 }
 
 // Whoever comes under a caller's name from elsewhere acknowledges for himself alone, and says goodbye for himself alone.

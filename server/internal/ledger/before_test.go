@@ -63,7 +63,7 @@ func TestCallersFromBeforeOutliveAShortRun(t *testing.T) {
 func TestALongCapIsntShortenedByARetryAfter(t *testing.T) {
 	w := remembering(t)
 	w.restart(0, Memory{Written: w.now, Closed: true, Callers: []eider.Caller{{ID: "slow", Service: "orders", Cap: 5 * time.Minute}}})
-	w.saw(w.tb.ExtendCaller(w.now, "somebody", time.Second))
+	w.saw(w.tb.ExtendCaller(w.now, Peer{Caller: "somebody"}, time.Second))
 	if got := w.tb.Bound("orders"); got != 5*time.Minute {
 		t.Errorf("the bound is %s", got)
 	}

@@ -334,10 +334,11 @@ func (t *Table) ended(p *process) {
 
 // ExtendCaller adds a retry-after that this node has handed out to a caller to its cap in every drain that
 // runs, and in those that begin before it has waited. A caller that isn't known may be one from before.
-func (t *Table) ExtendCaller(now time.Time, caller string, d time.Duration) Effects {
+// Who comes under another's name delays nobody but himself.
+func (t *Table) ExtendCaller(now time.Time, caller Peer, d time.Duration) Effects {
 	t.begin(now)
 	d = min(max(d, 0), maxWait)
-	p := t.processes[caller]
+	p := t.claimed(caller)
 	switch {
 	case d == 0:
 	case p != nil && len(p.follows) > 0 && !p.polls:

@@ -285,7 +285,7 @@ func TestRetryAfterExtendsLeaseAndCap(t *testing.T) {
 	w := two(t, "c1", "c2")
 	w.leave("p1", "orders/1")
 	w.unfollow("c1", Lost)
-	w.saw(w.tb.ExtendCaller(w.now, "c1", 5*time.Second))
+	w.saw(w.tb.ExtendCaller(w.now, Peer{Caller: "c1"}, 5*time.Second))
 	w.advance(8 * time.Second)
 	w.wantMember("orders/1", "c2", eider.Capped)
 	w.wantMember("orders/1", "c1", eider.Waiting)
@@ -326,13 +326,13 @@ func TestRetryAfterExtendsTheWaitForCallersFromBefore(t *testing.T) {
 	w.mustRegister("p1", "orders/1", "10.0.0.1:81")
 	w.leave("p1", "orders/1")
 	w.advance(7 * time.Second)
-	w.saw(w.tb.ExtendCaller(w.now, "c1", 6*time.Second)) // who comes back at 13s, or at 14.5s with its jitter
+	w.saw(w.tb.ExtendCaller(w.now, Peer{Caller: "c1"}, 6*time.Second)) // who comes back at 13s, or at 14.5s with its jitter
 	if d := w.drain("orders/1"); d.Bound < 14500*time.Millisecond {
 		t.Errorf("bound %s of the drain, want 14.5s at least", d.Bound)
 	}
 	w.advance(7 * time.Second)
 	w.wantReached("orders/1", false)
-	w.saw(w.tb.ExtendCaller(w.now, "c1", 6*time.Second)) // and is told so again, at 14s
+	w.saw(w.tb.ExtendCaller(w.now, Peer{Caller: "c1"}, 6*time.Second)) // and is told so again, at 14s
 	if got := w.tb.Bound("orders"); got < 7500*time.Millisecond {
 		t.Errorf("bound %s of the next drain, want 7.5s at least", got)
 	}

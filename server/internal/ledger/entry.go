@@ -233,11 +233,16 @@ func (t *Table) sweep(svc *service) {
 
 // process returns the process that a stream belongs to, a new one if need be. One that polls is another's.
 func (t *Table) process(name string) *process {
+	return t.named(t.streaming(name))
+}
+
+// streaming is the name under which the streams of a process that calls itself so are, or would be.
+func (t *Table) streaming(name string) string {
 	name = own(name)
 	for p := t.processes[name]; p != nil && p.polls; p = t.processes[name] {
 		name = "@" + name
 	}
-	return t.named(name)
+	return name
 }
 
 // own is the name that a process gets which calls itself so. None is called like the members that stand for many:

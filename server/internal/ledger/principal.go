@@ -48,6 +48,19 @@ func (t *Table) claim(p Peer) *process {
 	return proc
 }
 
+// claimed returns the process that claim would, nil if there is none yet.
+func (t *Table) claimed(p Peer) *process {
+	name, who := plain(p.Caller), p.principal()
+	if proc := t.processes[name+" from "+who]; who != "" && proc != nil && !proc.polls {
+		return proc
+	}
+	proc := t.processes[t.streaming(name)]
+	if proc != nil && who != "" && proc.who != "" && proc.who != who {
+		return nil
+	}
+	return proc
+}
+
 // plain is a name that a process may give itself: none that this node composes for somebody who comes under
 // another's. Else whoever came first under a composed name would speak for him whom it is meant for.
 func plain(name string) string {

@@ -287,7 +287,7 @@ var drainCases = []testCase{
 		if !ok {
 			w.Fatal("it doesn't hear of retry-afters")
 		}
-		post.PostponeCaller("a", 20*time.Second) // told to come back then: until then it can't let go
+		post.PostponeCaller(replica.Peer{Caller: "a"}, 20*time.Second) // told to come back then: until then it can't let go
 		if b := w.reg.Node().Bound; b < longest+19*time.Second {
 			w.Errorf("the bound is %s for a caller told to come back in 20s", b)
 		}

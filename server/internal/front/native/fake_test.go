@@ -95,10 +95,10 @@ func (f *fake) Postpone(key eider.Key, by time.Duration) {
 	f.postponed[key.String()] += by
 }
 
-func (f *fake) PostponeCaller(caller string, by time.Duration) {
+func (f *fake) PostponeCaller(p replica.Peer, by time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.postponed[caller] += by
+	f.postponed[p.Caller+" at "+p.Addr.String()] += by
 }
 
 func (f *fake) Node() eider.Node                               { return eider.Node{Name: "n1", Run: 0xabc} }

@@ -255,7 +255,7 @@ func TestH4WatchStreamsOverTheRateComeBackLater(t *testing.T) {
 		if code, _ := hearEnd(t, s.Recv); code != codes.ResourceExhausted {
 			t.Fatalf("status: %v", code)
 		}
-		if by := r.fake.postponed["checkout@1"]; by.Milliseconds()+1 < int64(e.GetRetryAfterMs()) {
+		if by := r.fake.postponed["checkout@1 at 10.0.0.3"]; by.Milliseconds()+1 < int64(e.GetRetryAfterMs()) {
 			t.Fatalf("its cap has %s more", by)
 		}
 		pass(time.Duration(e.GetRetryAfterMs()) * time.Millisecond)

@@ -54,7 +54,7 @@ func (w *watcher) open(p replica.Peer) (err error) {
 	if after, ok := w.srv.watch.admit(time.Now(), rand.Float64()); !ok {
 		w.srv.limited.Add(1)
 		if r, can := w.srv.reg.(replica.Postponer); can && !p.Observer {
-			r.PostponeCaller(p.Caller, after)
+			r.PostponeCaller(p, after)
 		}
 		return &eider.Error{Kind: eider.Limited, RetryAfter: after,
 			Err: fmt.Errorf("too many callers connect at once; come back in %s", after.Round(time.Millisecond))}

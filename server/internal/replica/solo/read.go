@@ -5,6 +5,7 @@ import (
 
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/server/internal/ledger"
+	"github.com/eiderhq/eider/server/internal/replica"
 )
 
 // look runs a read under the lock; before Run has started there is nothing to read.
@@ -97,9 +98,9 @@ func (r *Registry) Postpone(key eider.Key, by time.Duration) {
 }
 
 // PostponeCaller adds a retry-after that was handed out to a known caller to its cap.
-func (r *Registry) PostponeCaller(caller string, by time.Duration) {
+func (r *Registry) PostponeCaller(p replica.Peer, by time.Duration) {
 	defer r.mu.Unlock()
 	if now, err := r.enter("postpone"); err == nil {
-		r.apply(now, r.table.ExtendCaller(now, caller, by))
+		r.apply(now, r.table.ExtendCaller(now, ledger.Peer{Caller: p.Caller, Identity: p.Identity, Addr: p.Addr}, by))
 	}
 }
