@@ -31,6 +31,9 @@ type sight struct {
 	rec     eider.Record
 	sawUp   bool // it may have picked it
 	letting bool // picks are under way that began before the mark
+	hold    uint64
+	picks   bool // it picks it now: since it was last seen up and not held
+	parting bool // it is held, and picks are under way that began before it was
 }
 
 func (c *caller) box() *mailbox { return &c.mailbox }
@@ -118,6 +121,12 @@ func (c *caller) saw(st *stream, v *eider.View) {
 		}
 		s.rec = *rec
 		s.sawUp = s.sawUp || rec.Status == eider.Up
+		s.hold = 0
+		if h := v.Instances[i].Hold; h != nil {
+			s.hold = h.Count
+		} else if rec.Status == eider.Up {
+			s.picks, s.parting = true, false
+		}
 	}
 	for _, g := range v.Gone {
 		if s := c.known[g.ID]; s != nil && s.rec.Incarnation.Is(g.Incarnation) {
@@ -125,6 +134,7 @@ func (c *caller) saw(st *stream, v *eider.View) {
 		}
 	}
 	c.release()
+	c.part()
 	c.ack()
 }
 
@@ -155,6 +165,38 @@ func (c *caller) release() {
 	}
 }
 
+// part begins to let go of whoever is held, if there is somebody else to call.
+func (c *caller) part() {
+	if !c.alternative() {
+		return
+	}
+	for _, id := range c.ids() {
+		s := c.known[id]
+		if s.hold == 0 || !s.picks || s.parting || s.rec.Status != eider.Up {
+			continue
+		}
+		s.parting = true
+		c.w.after(c.w.between(0, 60*time.Millisecond), func() {
+			c.do(func() {
+				if c.alive && s.parting {
+					s.picks, s.parting = false, false
+					c.ack()
+				}
+			})
+		})
+	}
+}
+
+// alternative tells whether there is somebody to call who isn't held.
+func (c *caller) alternative() bool {
+	for _, s := range c.known {
+		if s.rec.Status == eider.Up && s.hold == 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // ids lists what is known in a fixed order: everything follows from the seed.
 func (c *caller) ids() []string {
 	ids := make([]string, 0, len(c.known))
@@ -168,8 +210,12 @@ func (c *caller) ids() []string {
 func (c *caller) renounced() []eider.Departure {
 	var out []eider.Departure
 	for _, id := range c.ids() {
-		if s := c.known[id]; c.letGo[s.rec.Incarnation.Nonce] {
+		s := c.known[id]
+		if c.letGo[s.rec.Incarnation.Nonce] {
 			out = append(out, s.rec.Departure())
+		}
+		if s.hold != 0 && !s.picks {
+			out = append(out, s.heldAs())
 		}
 	}
 	return out
@@ -185,6 +231,8 @@ func (c *caller) ack() {
 	for _, id := range c.ids() {
 		if s := c.known[id]; s.rec.Status == eider.Draining && !s.letting && !c.letGo[s.rec.Incarnation.Nonce] {
 			stuck = append(stuck, s.rec.Departure())
+		} else if s.hold != 0 && s.picks && !s.parting {
+			stuck = append(stuck, s.heldAs())
 		}
 	}
 	st.send(func() {
@@ -192,9 +240,19 @@ func (c *caller) ack() {
 	})
 }
 
+// heldAs names the instance, let go of for its hold.
+func (s *sight) heldAs() eider.Departure {
+	dep := s.rec.Departure()
+	dep.Hold = s.hold
+	return dep
+}
+
 // couldPick tells whether a pick of the incarnation may still begin, or be under way.
 func (c *caller) couldPick(dep eider.Departure) bool {
 	s := c.known[dep.ID]
+	if dep.Hold != 0 && s != nil && !s.picks {
+		return false
+	}
 	return c.alive && s != nil && s.rec.Incarnation.Is(dep.Incarnation) && s.sawUp && !c.letGo[dep.Incarnation.Nonce]
 }
 
@@ -206,7 +264,7 @@ func (c *caller) call() {
 	if st := c.st; st != nil && !c.stopped && len(c.known) > 0 {
 		ids := c.ids()
 		s := c.known[ids[c.w.rng.IntN(len(ids))]]
-		if s.rec.Status == eider.Up && c.w.answers(c.place, s.rec.Address) == ledger.Refused {
+		if s.rec.Status == eider.Up && s.hold == 0 && c.w.answers(c.place, s.rec.Address) == ledger.Refused {
 			dep := s.rec.Departure()
 			st.send(func() { st.node.took(st.node.tb.Doubt(st.node.clock(), st.follower, dep)) })
 		}

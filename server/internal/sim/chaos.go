@@ -13,6 +13,7 @@ func (w *world) plan() {
 	for range faults {
 		w.after(w.between(time.Second, chaosTime-time.Second), w.fault())
 	}
+	w.planHolds()
 	if w.chance(0.3) { // a rolling restart, one at a time
 		for i := range w.procs {
 			p := w.procs[i]
@@ -161,13 +162,16 @@ func (w *world) restart(n *node) {
 	switch {
 	case w.chance(0.3):
 		w.log("%s restarts, and remembers nothing", n.name)
+		clear(n.held)
 	case w.chance(0.5):
 		w.log("%s crashes, and comes back from disk", n.name)
 		m = n.disk.memory(false)
+		n.rememberHolds(false)
 	default:
 		w.log("%s ends in order, and comes back from disk", n.name)
 		n.disk.write(n)
 		m = n.disk.memory(true)
+		n.rememberHolds(true)
 	}
 	w.doom(func(st *stream) bool { return st.node == n })
 	n.boot(false, m)

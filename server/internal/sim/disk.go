@@ -15,7 +15,7 @@ const writeEvery = 100 * time.Millisecond
 
 // disk is what a node keeps for its next run, a moment late.
 type disk struct {
-	kept map[ledger.Trace]any // a ledger.Kept, an eider.Caller, or the wait for callers from before
+	kept map[ledger.Trace]any // a ledger.Kept, an eider.Caller, a ledger.Mark, or the wait for callers from before
 	late []ledger.Trace       // changed since
 	at   time.Duration        // last written
 }
@@ -39,6 +39,8 @@ func (d *disk) write(n *node) {
 	for _, t := range d.late {
 		if before, ok := n.tb.KeptBefore(); ok && t == (ledger.Trace{}) {
 			d.kept[t] = before
+		} else if mark, ok := n.tb.KeptHold(eider.Key{Service: t.Service, ID: t.Held}); ok {
+			d.kept[t] = mark
 		} else if k, ok := n.tb.Kept(eider.Key{Service: t.Service, ID: t.ID}); ok {
 			d.kept[t] = k
 		} else if c, ok := n.tb.KeptCaller(t.Service, t.Caller); ok {
@@ -52,7 +54,7 @@ func (d *disk) write(n *node) {
 
 // memory is what the disk holds.
 func (d *disk) memory(closed bool) *ledger.Memory {
-	m := &ledger.Memory{Written: clock(d.at), Closed: closed}
+	m := &ledger.Memory{Written: clock(d.at), Closed: closed, Marks: d.marks()}
 	for _, t := range slices.SortedFunc(maps.Keys(d.kept), func(a, b ledger.Trace) int {
 		return strings.Compare(a.Service+"/"+a.ID+"/"+a.Caller, b.Service+"/"+b.ID+"/"+b.Caller)
 	}) {
@@ -66,6 +68,17 @@ func (d *disk) memory(closed bool) *ledger.Memory {
 		}
 	}
 	return m
+}
+
+// marks is what it holds of holds and releases.
+func (d *disk) marks() (out []ledger.Mark) {
+	for _, piece := range d.kept {
+		if mark, ok := piece.(ledger.Mark); ok {
+			out = append(out, mark)
+		}
+	}
+	slices.SortFunc(out, func(a, b ledger.Mark) int { return a.Key.Compare(b.Key) })
+	return out
 }
 
 // remember gives a node that starts what it knew, and demands that nothing of it is lost: who lived is listed, and

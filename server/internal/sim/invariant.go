@@ -14,7 +14,9 @@ func (n *node) note(e *eider.Event) {
 	n.w.log("%s: %s [%s]", n.name, e, e.Incarnation)
 	switch e.Kind {
 	case eider.EventBarrier:
-		n.checkBarrier(eider.Departure{Key: eider.Key{Service: e.Service, ID: e.ID}, Incarnation: e.Incarnation})
+		n.checkBarrier(eider.Departure{Key: eider.Key{Service: e.Service, ID: e.ID}, Incarnation: e.Incarnation, Hold: e.Hold})
+	case eider.EventHoldEnded:
+		n.holdEnded(eider.Key{Service: e.Service, ID: e.ID})
 	case eider.EventSuspect:
 		n.wedged += int(e.Suspicion&eider.Wedged) / int(eider.Wedged)
 	case eider.EventLapsed:
@@ -26,10 +28,11 @@ func (n *node) note(e *eider.Event) {
 
 // checkBarrier holds a barrier against every caller that could still pick.
 func (n *node) checkBarrier(dep eider.Departure) {
-	if n.reached[dep.Incarnation.Nonce] {
+	if n.reached[reached{dep.Incarnation.Nonce, dep.Hold}] {
 		n.w.broke("%s reached the barrier of %s twice", n.name, dep.Key)
 	}
-	n.reached[dep.Incarnation.Nonce] = true
+	n.reached[reached{dep.Incarnation.Nonce, dep.Hold}] = true
+	n.heldBarriers += int(min(dep.Hold, 1))
 	d, ok := n.tb.Drain(dep)
 	if !ok {
 		n.w.broke("%s reached the barrier of %s, which it doesn't know", n.name, dep.Key)
@@ -111,6 +114,7 @@ func (n *node) checkOrder(rec *eider.Record) {
 // finalCheck is what holds once all has been healed for a while.
 func (w *world) finalCheck() {
 	w.checkWedged()
+	w.checkHolds()
 	first := w.nodes[0]
 	for _, n := range w.nodes {
 		for _, s := range services {

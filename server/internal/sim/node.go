@@ -15,7 +15,8 @@ type node struct {
 	name    string
 	place   int
 	number  int
-	run     uint64
+	run     uint64 // counts its runs
+	badge   uint64 // the run's own number, as others know it
 	started time.Duration
 	whole   bool // it has all that the run before knew
 	tb      *ledger.Table
@@ -25,15 +26,22 @@ type node struct {
 	attach  map[ledger.Session]*stream
 	known   map[eider.Key]eider.Record // what was published last: the past, for invariants
 	heard   map[uint64]time.Duration   // when an incarnation was last heard of by its stream
-	reached map[uint64]bool            // barriers, by nonce
+	reached map[reached]bool           // barriers
+	held    map[eider.Key]word
+	given   map[uint64]bool // counts of holds, of all its runs: callers may name those of runs before
 	disk    disk
 	seen    map[eider.EventKind]int
 	polled  int
 	wedged  int
+
+	heldBarriers int // of holds
 }
 
+// reached names a barrier by what it is the barrier of: an incarnation's leave, or one of its holds.
+type reached struct{ nonce, hold uint64 }
+
 func (w *world) newNode(number int) *node {
-	n := &node{w: w, name: fmt.Sprint("n", number), place: w.place(), number: number, seen: map[eider.EventKind]int{}}
+	n := &node{w: w, name: fmt.Sprint("n", number), place: w.place(), number: number, seen: map[eider.EventKind]int{}, held: map[eider.Key]word{}, given: map[uint64]bool{}}
 	n.boot(w.chance(0.5), nil)
 	return n
 }
@@ -43,9 +51,10 @@ func (n *node) boot(fresh bool, m *ledger.Memory) {
 	n.run++
 	n.started = n.w.now
 	n.whole = m != nil && m.Closed
-	n.tb = ledger.New(settings(n.name, n.run, fresh), n.clock())
+	n.badge = n.w.rng.Uint64()
+	n.tb = ledger.New(settings(n.name, n.badge, fresh), n.clock())
 	n.holders, n.attach = map[eider.Key]*stream{}, map[ledger.Session]*stream{}
-	n.known, n.heard, n.reached = map[eider.Key]eider.Record{}, map[uint64]time.Duration{}, map[uint64]bool{}
+	n.known, n.heard, n.reached = map[eider.Key]eider.Record{}, map[uint64]time.Duration{}, map[reached]bool{}
 	n.watches, n.waiting, n.stopped = nil, nil, false
 	n.disk.late = nil
 	if m == nil {
@@ -226,7 +235,9 @@ func (n *node) push(service string) {
 
 func (n *node) view(service string) *eider.View {
 	instances, gone := n.tb.View(service)
-	return &eider.View{Service: service, Complete: n.tb.Complete(n.clock()), Instances: instances, Gone: gone}
+	v := &eider.View{Service: service, Complete: n.tb.Complete(n.clock()), Instances: instances, Gone: gone}
+	n.checkView(v)
+	return v
 }
 
 // dial asks a port, as soon as it should be.

@@ -67,9 +67,9 @@ func (p *poller) poll() {
 			if err != nil {
 				return
 			}
-			got := list{read: w.now, up: map[string]uint64{}, run: n.run, answer: answer}
+			got := list{read: w.now, up: map[string]uint64{}, run: n.badge, answer: answer}
 			for _, in := range n.view(p.service).Instances {
-				if in.Status == eider.Up {
+				if in.Status == eider.Up && in.Hold == nil {
 					got.up[in.ID] = in.Incarnation.Nonce
 				}
 			}

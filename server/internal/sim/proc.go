@@ -222,6 +222,7 @@ func (p *proc) close() {
 	p.closed, p.listening = true, false
 	p.w.log("%s closes", p.name)
 	if p.caller != nil {
+		p.caller.resume() // it is this process, which runs
 		p.caller.goodbye()
 	}
 	p.w.after(p.w.between(0, time.Second), func() { p.do(p.last) })

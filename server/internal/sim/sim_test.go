@@ -39,7 +39,7 @@ func TestSeeds(t *testing.T) {
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(800)) // it is all garbage
 	begun := time.Now()
-	var next, steps, barriers, capped, lapses, deaths, polled, wedged, restored, bad atomic.Int64
+	var next, steps, barriers, capped, lapses, deaths, polled, wedged, restored, held, bad atomic.Int64
 	var wait sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wait.Go(func() {
@@ -57,6 +57,7 @@ func TestSeeds(t *testing.T) {
 				polled.Add(int64(r.Polled))
 				wedged.Add(int64(r.Wedged))
 				restored.Add(int64(r.Restored))
+				held.Add(int64(r.Held))
 				for _, text := range r.Broken {
 					bad.Add(1)
 					t.Errorf("seed %d (go test ./internal/sim -run Seeds -v -play %d): %s", seed, seed, text)
@@ -65,9 +66,9 @@ func TestSeeds(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	t.Logf("%d seeds from %d in %s: %d steps, %d barriers, %d caps, %d lapses, %d deaths, %d polled, %d wedged, %d restarts from disk", n, *from, time.Since(begun).Round(time.Millisecond),
-		steps.Load(), barriers.Load(), capped.Load(), lapses.Load(), deaths.Load(), polled.Load(), wedged.Load(), restored.Load())
-	if n >= 100 && (barriers.Load() == 0 || capped.Load() == 0 || lapses.Load() == 0 || deaths.Load() == 0 || polled.Load() == 0 || wedged.Load() == 0 || restored.Load() == 0) {
+	t.Logf("%d seeds from %d in %s: %d steps, %d barriers, %d caps, %d lapses, %d deaths, %d polled, %d wedged, %d restarts from disk, %d barriers of holds", n, *from, time.Since(begun).Round(time.Millisecond),
+		steps.Load(), barriers.Load(), capped.Load(), lapses.Load(), deaths.Load(), polled.Load(), wedged.Load(), restored.Load(), held.Load())
+	if n >= 100 && (barriers.Load() == 0 || capped.Load() == 0 || lapses.Load() == 0 || deaths.Load() == 0 || polled.Load() == 0 || wedged.Load() == 0 || restored.Load() == 0 || held.Load() == 0) {
 		t.Error("the worlds are too quiet to find anything")
 	}
 }

@@ -59,7 +59,7 @@ func (w *world) checkWedged() {
 			continue
 		}
 		in, ok := p.st.node.tb.Instance(p.key)
-		if !ok || in.Incarnation.Nonce != p.nonce || !in.Suspicion.Has(eider.Wedged) {
+		if !ok || in.Incarnation.Nonce != p.nonce || !in.Suspicion.Has(eider.Wedged) || in.Hold != nil {
 			continue
 		}
 		for _, st := range p.st.node.watches {

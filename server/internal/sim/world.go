@@ -60,6 +60,7 @@ type Result struct {
 	Deaths   int
 	Polled   int      // drains that a poller's own timers ended
 	Wedged   int      // suspicions
+	Held     int      // barriers of holds
 	Restored int      // nodes that came back with what they knew
 	Broken   []string // what did not hold; empty is good
 	Trace    string   // what happened, if asked for
@@ -85,6 +86,7 @@ func Run(seed uint64, trace bool) Result {
 		r.Deaths += n.seen[eider.EventDead]
 		r.Polled += n.polled
 		r.Wedged += n.wedged
+		r.Held += n.heldBarriers
 		r.Restored += n.seen[eider.EventRestored]
 	}
 	if w.trace != nil {
