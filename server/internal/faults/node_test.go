@@ -126,6 +126,21 @@ func (s *server) drains(service string) []eider.Drain {
 	return page.Drains
 }
 
+// calls tells whether the node knows a caller of that name.
+func (s *server) calls(caller string) bool {
+	s.t.Helper()
+	var page struct{ Callers []struct{ ID string } }
+	if err := s.ask("/v1/callers?service=orders", &page); err != nil {
+		s.t.Fatal(err)
+	}
+	for _, c := range page.Callers {
+		if c.ID == caller {
+			return true
+		}
+	}
+	return false
+}
+
 // metric reads an unlabelled one.
 func (s *server) metric(name string) float64 {
 	s.t.Helper()

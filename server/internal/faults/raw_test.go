@@ -231,6 +231,7 @@ func TestACallerThatMovesIsStillWaitedFor(t *testing.T) {
 	bye.say(&pb.WatchRequest{Kind: &pb.WatchRequest_Goodbye{Goodbye: &pb.Goodbye{}}})
 	for err := error(nil); err == nil; _, err = bye.stream.Recv() {
 	}
+	eventually(t, "goodbye", func() bool { return !s.calls("leaver@3") }) // the stream's end is told a moment earlier
 	a.hears(syscall.SIGTERM)
 	eventually(t, "drain", func() bool { d := s.drains("orders"); return len(d) == 1 && d[0].Open == 2 })
 	in, _ := s.view("orders").Find("a")
