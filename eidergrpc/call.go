@@ -3,6 +3,7 @@ package eidergrpc
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -272,12 +273,19 @@ func (c *call) ended(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.phase == waiting, c.phase == undecided && err == nil:
+	case c.phase == waiting, c.phase == undecided && (err == nil || err == io.EOF):
 		c.phase = unpicked
 		c.choice.Done(roster.Neutral)
 	case c.phase == undecided:
 		c.fail(c.judge(balancer.DoneInfo{Err: err, BytesSent: true}))
 	}
+}
+
+// unclear tells whether gRPC has said Done and hasn't shown yet of what.
+func (c *call) unclear() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.phase == undecided
 }
 
 // wrote tells that the stream is open.

@@ -26,8 +26,8 @@
 //	no answer to a trial within three times Slow             [Config.Idempotent]      no
 //	a status that the instance has sent, whatever it is      nothing                  -
 //
-// A stream is tried again until its first answer, as long as it has sent no more than sixteen messages, and SendMsg
-// has told nobody that it has ended.
+// A stream is tried again until its first answer, as long as it has sent no more than sixteen messages. Until then SendMsg
+// says nothing of a stream that has ended; RecvMsg does.
 //
 // A call that waits for ready (grpc.WaitForReady) waits until somebody can be called.
 //

@@ -92,6 +92,9 @@ const (
 	saysGoAway   = "the stream is rejected because server is draining the connection"
 )
 
+// saysUnwritten stands for the io.EOF that a call gets from gRPC when its message couldn't be written.
+const saysUnwritten = "the stream ended before the message was written"
+
 // judge tells what the end of a try shows, nil if it didn't fail; a status that the instance has sent is an answer.
 func (c *call) judge(info balancer.DoneInfo) *fault {
 	misdirected := len(info.Trailer[keyMisdirected]) > 0
@@ -122,6 +125,8 @@ func (c *call) judge(info balancer.DoneInfo) *fault {
 		f.cause, f.allows, f.fresh = Unopened, anybody, true
 	case strings.HasPrefix(text, saysRefused):
 		f.cause, f.allows, f.costs = RefusedStream, anybody, true
+	case text == saysUnwritten: // whether it was refused isn't told
+		f.cause, f.allows, f.costs, f.fresh = GoAway, anybody, true, true
 	case text == saysDraining, text == saysGoAway:
 		f.cause, f.allows, f.fresh = GoAway, anybody, true
 	default:

@@ -22,6 +22,11 @@ type frames struct {
 
 // newFrames starts one; do is called at each request.
 func newFrames(t testing.TB, do func(*frames)) (addr string) {
+	return newFramesAt(t, do, func(*frames) {})
+}
+
+// newFramesAt starts one that tells the header of a request from its message.
+func newFramesAt(t testing.TB, do, message func(*frames)) (addr string) {
 	l := script(t, func(_ int, c net.Conn) {
 		preface := make([]byte, len(http2.ClientPreface))
 		if _, err := io.ReadFull(c, preface); err != nil {
@@ -42,6 +47,8 @@ func newFrames(t testing.TB, do func(*frames)) (addr string) {
 			case *http2.HeadersFrame:
 				f.stream = fr.StreamID
 				do(f)
+			case *http2.DataFrame:
+				message(f)
 			}
 		}
 	})

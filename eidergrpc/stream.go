@@ -29,7 +29,9 @@ func (cl *client) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Cl
 
 // streamEnded is gRPC's word that one of the streams of the call has ended.
 func (c *call) streamEnded(err error) {
-	c.ended(err)
+	if err != nil { // else whoever reads finds out how
+		c.ended(err)
+	}
 	if c.Context.Err() != nil { // nobody needs to read on
 		c.end(err)
 	}
@@ -88,6 +90,9 @@ func (s *stream) SendMsg(m any) error {
 		}
 	}
 	err := s.current().SendMsg(m)
+	if err == io.EOF && !s.final && !s.answered.Load() {
+		return nil // it is kept: whoever reads has it sent elsewhere, or hears why it isn't
+	}
 	if err != nil {
 		s.final, s.kept = true, nil // the user stops sending, so that another stream would wait for the rest
 	}
@@ -115,6 +120,12 @@ func (s *stream) RecvMsg(m any) error {
 func (s *stream) recv(m any) error {
 	for {
 		err := s.current().RecvMsg(m)
+		if err == io.EOF && s.c.unclear() { // that of a write, when gRPC repeated it; the stream's own is read after it
+			err = s.current().RecvMsg(m)
+		}
+		if err != nil {
+			s.c.ended(err)
+		}
 		switch {
 		case err == nil || err == io.EOF:
 			s.firstAnswer()

@@ -2,8 +2,11 @@ package eidergrpc
 
 import (
 	"context"
+	"io"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // unary makes one call, in as many tries as it takes and may have.
@@ -19,6 +22,9 @@ func (cl *client) unary(ctx context.Context, method string, req, reply any, cc *
 		if err == nil {
 			c.end(nil)
 			return nil
+		}
+		if err == io.EOF { // gRPC's, of a write into a stream that had ended: the message never went out
+			err = status.Error(codes.Unavailable, saysUnwritten)
 		}
 		c.ended(err)
 		if !c.again(err) {
