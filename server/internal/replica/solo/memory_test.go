@@ -59,11 +59,15 @@ func begin(t testing.TB, dir string, fresh bool) node {
 	return n
 }
 
-// kept waits until the disk has as many pieces.
+// kept waits until the disk has as many pieces and none waits: a node that begins looks at everything, so that what
+// changes just then is on the disk already when its turn comes.
 func (n node) kept(t *testing.T, pieces int) {
 	t.Helper()
 	for late := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
-		if stats, _ := n.Disk(); stats.Keys == pieces {
+		n.mu.Lock()
+		done := n.memory.stats.Keys == pieces && len(n.memory.pending) == 0
+		n.mu.Unlock()
+		if done {
 			return
 		}
 		if time.Now().After(late) {
