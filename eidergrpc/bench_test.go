@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/resolver"
 
+	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/internal/fake"
 	"github.com/eiderhq/eider/roster"
 )
 
@@ -45,14 +47,15 @@ func (s *subConn) Shutdown() {}
 // eiderPicker returns a picker over ten ready instances, and a call's context for it.
 func eiderPicker(t testing.TB) (balancer.Picker, context.Context) {
 	w := newWorld(t)
+	var all []eider.Instance
 	for _, id := range []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"} {
-		w.views["orders"] = append(w.views["orders"], up("orders", id, "127.0.0.1:9"))
+		all = append(all, fake.Up("orders", id, "127.0.0.1:9"))
 	}
-	w.number = 1
-	cl := &client{reg: w.reg, metaKey: keyOfMetadata()}
+	w.Set("orders", all...)
+	cl := &client{reg: w.Handle, metaKey: keyOfMetadata()}
 	ch := &channel{}
 	p := &policyOf{cc: ch, cl: cl, to: goal{service: "orders"}, instances: map[*instance]struct{}{}}
-	p.roster = roster.Config{Companion: p.companion, Applied: p.applied}.Follow(w.reg, "orders")
+	p.roster = roster.Config{Companion: p.companion, Applied: p.applied}.Follow(w.Handle, "orders")
 	t.Cleanup(p.Close)
 	first, err := p.roster.Take(t.Context(), nil) // waits for the view
 	if err != nil {
@@ -96,7 +99,7 @@ func TestAPickAllocatesNothing(t *testing.T) {
 func BenchmarkCall(b *testing.B) {
 	addr, _ := serve(b, &parrot{name: "a"})
 	w := newWorld(b)
-	w.set("orders", up("orders", "a", addr))
+	w.Set("orders", fake.Up("orders", "a", addr))
 	rr, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"round_robin":{}}]}`))
 	if err != nil {

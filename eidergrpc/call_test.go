@@ -17,21 +17,22 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/internal/fake"
 )
 
 func TestCallsGoToAnInstanceAndSayForWhomTheyAre(t *testing.T) {
 	w := newWorld(t)
 	p := &parrot{name: "a"}
 	addr, _ := serve(t, p)
-	a := up("orders", "a", addr)
-	w.set("orders", a)
+	a := fake.Up("orders", "a", addr)
+	w.Set("orders", a)
 	cc := w.client(Config{}, "orders")
 	wantSay(t, cc, "a")
 	md := p.seen[0]
 	if got := md[keyTo]; len(got) != 1 || got[0] != "a@"+a.Incarnation.String() {
 		t.Errorf("eider-to: %v", got)
 	}
-	if got := md[keyCaller]; len(got) != 1 || got[0] != w.reg.Caller() {
+	if got := md[keyCaller]; len(got) != 1 || got[0] != w.Handle.Caller() {
 		t.Errorf("eider-caller: %v", got)
 	}
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "mine", "too")
@@ -68,8 +69,8 @@ func TestAStatsHandlerThatWritesMetadataHidesNothing(t *testing.T) {
 	first := newFrames(t, func(f *frames) { f.refuse() })
 	p := &parrot{name: "b"}
 	addr, _ := serve(t, p)
-	b := spare("orders", "b", addr)
-	w.set("orders", up("orders", "a", first), b)
+	b := fake.Spare("orders", "b", addr)
+	w.Set("orders", fake.Up("orders", "a", first), b)
 	wantSay(t, w.client(Config{}, "orders", grpc.WithStatsHandler(injector{})), "b")
 	md := p.seen[0]
 	if to := md[keyTo]; len(to) != 1 || to[0] != "b@"+b.Incarnation.String() || len(md[keyCaller]) != 1 || len(md["traceparent"]) != 1 {
@@ -80,10 +81,10 @@ func TestAStatsHandlerThatWritesMetadataHidesNothing(t *testing.T) {
 func TestARefusedDialIsTriedElsewhere(t *testing.T) {
 	w := newWorld(t)
 	addr, _ := serve(t, &parrot{name: "b"})
-	w.set("orders", up("orders", "a", deadPort(t)), spare("orders", "b", addr))
+	w.Set("orders", fake.Up("orders", "a", fake.DeadPort(t)), fake.Spare("orders", "b", addr))
 	cc := w.client(Config{}, "orders")
 	wantSay(t, cc, "b")
-	w.await("doubt of the instance that refused", func() bool { return len(w.doubts) == 1 })
+	w.Await("doubt of the instance that refused", func(h *fake.Heard) bool { return len(h.Doubts) == 1 })
 	s := open(t, cc)
 	if got, err := s.say("x"); err != nil || got != "b x" {
 		t.Errorf("a stream: %q, %v", got, err)
@@ -92,7 +93,7 @@ func TestARefusedDialIsTriedElsewhere(t *testing.T) {
 
 func TestWhenEverybodyRefusesTheErrorNamesThem(t *testing.T) {
 	w := newWorld(t)
-	w.set("orders", up("orders", "a", deadPort(t)), up("orders", "b", deadPort(t)))
+	w.Set("orders", fake.Up("orders", "a", fake.DeadPort(t)), fake.Up("orders", "b", fake.DeadPort(t)))
 	_, err := say(t, w.client(Config{}, "orders"))
 	if status.Code(err) != codes.Unavailable {
 		t.Fatalf("%v; want Unavailable", err)
@@ -107,7 +108,7 @@ func TestWhenEverybodyRefusesTheErrorNamesThem(t *testing.T) {
 
 func TestNobodyThereIsUnavailableAtOnceUnlessTheCallWaits(t *testing.T) {
 	w := newWorld(t)
-	w.set("orders")
+	w.Set("orders")
 	cc := w.client(Config{}, "orders")
 	_, err := say(t, cc)
 	if status.Code(err) != codes.Unavailable || eider.KindOf(err) != eider.NoInstance {
@@ -122,7 +123,7 @@ func TestNobodyThereIsUnavailableAtOnceUnlessTheCallWaits(t *testing.T) {
 		answered <- who
 	}()
 	addr, _ := serve(t, &parrot{name: "a"})
-	w.set("orders", up("orders", "a", addr))
+	w.Set("orders", fake.Up("orders", "a", addr))
 	if got := <-answered; got != "a" {
 		t.Errorf("%s", got)
 	}
@@ -130,7 +131,7 @@ func TestNobodyThereIsUnavailableAtOnceUnlessTheCallWaits(t *testing.T) {
 
 func TestNoViewFailsCallsInTime(t *testing.T) {
 	w := newWorld(t)
-	w.reg.Close()
+	w.Handle.Close()
 	cc := w.client(Config{ViewTimeout: 50 * time.Millisecond}, "orders")
 	_, err := say(t, cc)
 	if status.Code(err) != codes.Unavailable {
@@ -141,8 +142,8 @@ func TestNoViewFailsCallsInTime(t *testing.T) {
 
 func TestTheCallersDeadlineIsRespectedWhileADialHangs(t *testing.T) {
 	w := newWorld(t)
-	l := script(t, func(int, deadConn) { <-t.Context().Done() })
-	w.set("orders", up("orders", "a", l.Addr().String()))
+	l := fake.Script(t, func(int, deadConn) { <-t.Context().Done() })
+	w.Set("orders", fake.Up("orders", "a", l.Addr().String()))
 	cc := w.client(Config{ConnectTimeout: time.Minute}, "orders")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -152,20 +153,20 @@ func TestTheCallersDeadlineIsRespectedWhileADialHangs(t *testing.T) {
 	}
 	// Nor does what it has waited for hold up letting go.
 	addr, _ := serve(t, &parrot{name: "b"})
-	a, b := up("orders", "a", l.Addr().String()), up("orders", "b", addr)
-	w.set("orders", draining(a), b)
-	w.await("let-go of a", w.letGo("a"))
+	a, b := fake.Up("orders", "a", l.Addr().String()), fake.Up("orders", "b", addr)
+	w.Set("orders", fake.Draining(a), b)
+	w.Await("let-go of a", fake.LetGo("a"))
 }
 
 // mute is a channel that dials for 200 ms, to a, which accepts and never speaks, and beside it b, to which it is connected
 // already: what is short enough to be waited for is too short to connect on a busy machine.
 func mute(t *testing.T, w *world) (a, b eider.Instance, cc *grpc.ClientConn, dialled chan struct{}) {
 	dialled = make(chan struct{}, 8)
-	l := script(t, func(int, deadConn) { dialled <- struct{}{}; <-t.Context().Done() })
+	l := fake.Script(t, func(int, deadConn) { dialled <- struct{}{}; <-t.Context().Done() })
 	addr, _ := serve(t, &parrot{name: "b"})
-	a, b = up("orders", "a", l.Addr().String()), spare("orders", "b", addr)
+	a, b = fake.Up("orders", "a", l.Addr().String()), fake.Spare("orders", "b", addr)
 	cc = w.client(Config{ConnectTimeout: 200 * time.Millisecond}, "orders")
-	w.set("orders", b)
+	w.Set("orders", b)
 	for end := time.Now().Add(patience); ; {
 		if _, err := say(t, cc); err == nil {
 			break
@@ -173,7 +174,7 @@ func mute(t *testing.T, w *world) (a, b eider.Instance, cc *grpc.ClientConn, dia
 			t.Fatal(err)
 		}
 	}
-	w.apply("orders", a, b)
+	w.Apply("orders", a, b)
 	return a, b, cc, dialled
 }
 
@@ -198,8 +199,8 @@ func TestAHandshakeThatHangsHoldsUpLettingGoForConnectTimeoutAtMost(t *testing.T
 		answered <- err
 	}()
 	<-dialled
-	w.set("orders", draining(a), b)
-	w.await("let-go of a", w.letGo("a"))
+	w.Set("orders", fake.Draining(a), b)
+	w.Await("let-go of a", fake.LetGo("a"))
 	if err := <-answered; err != nil {
 		t.Error(err)
 	}
@@ -211,7 +212,7 @@ func TestAStatusIsAnAnswerAndIsNotTriedAgain(t *testing.T) {
 	b := &parrot{name: "b"}
 	addrA, _ := serve(t, a)
 	addrB, _ := serve(t, b)
-	w.set("orders", up("orders", "a", addrA), spare("orders", "b", addrB))
+	w.Set("orders", fake.Up("orders", "a", addrA), fake.Spare("orders", "b", addrB))
 	cc := w.client(Config{Idempotent: []string{"/test.Echo/"}}, "orders")
 	for range 3 { // nor is it a reason to set it aside
 		if _, err := say(t, cc); status.Code(err) != codes.Unavailable {
@@ -240,7 +241,7 @@ func TestACutCallIsTriedAgainOnlyIfItsMethodIsIdempotent(t *testing.T) {
 			w := newWorld(t)
 			cut := newFrames(t, func(f *frames) { f.conn.Close() })
 			addr, _ := serve(t, &parrot{name: "b"})
-			w.set("orders", up("orders", "a", cut), spare("orders", "b", addr))
+			w.Set("orders", fake.Up("orders", "a", cut), fake.Spare("orders", "b", addr))
 			who, err := say(t, w.client(row.set, "orders"))
 			if status.Code(err) != row.want || err == nil && who != "b" {
 				t.Errorf("%q, %v", who, err)
@@ -261,7 +262,7 @@ func TestUnprocessedStreamsAreTriedElsewhereWhateverTheMethod(t *testing.T) {
 			first, second := newFrames(t, do), newFrames(t, do)
 			p := &parrot{name: "c"}
 			addr, _ := serve(t, p)
-			w.set("orders", up("orders", "a", first), up("orders", "b", second), spare("orders", "c", addr))
+			w.Set("orders", fake.Up("orders", "a", first), fake.Up("orders", "b", second), fake.Spare("orders", "c", addr))
 			wantSay(t, w.client(Config{}, "orders"), "c")
 			s := open(t, w.client(Config{}, "orders"))
 			if got, err := s.say("x"); err != nil || got != "c x" {
@@ -278,7 +279,7 @@ func TestRefusedStreamsCostBudget(t *testing.T) {
 	w := newWorld(t)
 	refusing := newFrames(t, func(f *frames) { f.refuse() })
 	addr, _ := serve(t, &parrot{name: "b"})
-	w.set("orders", up("orders", "a", refusing), spare("orders", "b", addr))
+	w.Set("orders", fake.Up("orders", "a", refusing), fake.Spare("orders", "b", addr))
 	_, err := say(t, w.client(Config{RetryRatio: -1}, "orders"))
 	if status.Code(err) != codes.Unavailable || !errors.Is(err, errBudget) {
 		t.Errorf("%v; want it to name the budget", err)
@@ -289,8 +290,8 @@ func TestTwoFailedCallsSetAnInstanceAside(t *testing.T) {
 	w := newWorld(t)
 	cut := newFrames(t, func(f *frames) { f.conn.Close() })
 	addr, _ := serve(t, &parrot{name: "b"})
-	a, b := up("orders", "a", cut), up("orders", "b", addr)
-	w.set("orders", a, b)
+	a, b := fake.Up("orders", "a", cut), fake.Up("orders", "b", addr)
+	w.Set("orders", a, b)
 	cc := w.client(Config{}, "orders")
 	failed := 0
 	for range 40 {
@@ -308,7 +309,7 @@ func TestAStreamThatAWriteFindsBrokenIsJudgedByTheNextRead(t *testing.T) {
 	w := newWorld(t)
 	cut := newFrames(t, func(f *frames) { f.conn.Close() })
 	addr, _ := serve(t, &parrot{name: "b"})
-	w.set("orders", up("orders", "a", cut), spare("orders", "b", addr))
+	w.Set("orders", fake.Up("orders", "a", cut), fake.Spare("orders", "b", addr))
 	cc := w.client(Config{Idempotent: []string{talkMethod}}, "orders")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -353,7 +354,7 @@ func (*flood) Talk(s grpc.ServerStream) error {
 func TestAStreamIsReadWhileItsSenderWaits(t *testing.T) {
 	w := newWorld(t)
 	addr, _ := serve(t, &flood{})
-	w.set("orders", up("orders", "a", addr))
+	w.Set("orders", fake.Up("orders", "a", addr))
 	cc := w.client(Config{}, "orders")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/eiderhq/eider/internal/fake"
 )
 
 // echo is a service without generated code: Say answers the instance's name, Talk answers each message with it.
@@ -93,7 +95,7 @@ func (p *parrot) times() int {
 
 // serve starts a plain gRPC server.
 func serve(t testing.TB, p echo, opts ...grpc.ServerOption) (addr string, srv *grpc.Server) {
-	l := listen(t)
+	l := fake.Listen(t)
 	srv = grpc.NewServer(opts...)
 	srv.RegisterService(&echoDesc, p)
 	done := make(chan struct{})

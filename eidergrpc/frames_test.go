@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/http2"
+
+	"github.com/eiderhq/eider/internal/fake"
 )
 
 type deadConn = net.Conn
@@ -27,7 +29,7 @@ func newFrames(t testing.TB, do func(*frames)) (addr string) {
 
 // newFramesAt starts one that tells the header of a request from its message.
 func newFramesAt(t testing.TB, do, message func(*frames)) (addr string) {
-	l := script(t, func(_ int, c net.Conn) {
+	l := fake.Script(t, func(_ int, c net.Conn) {
 		preface := make([]byte, len(http2.ClientPreface))
 		if _, err := io.ReadFull(c, preface); err != nil {
 			return

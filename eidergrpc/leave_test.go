@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/eiderhq/eider/internal/fake"
 )
 
 // counted is a listener that knows how many of its connections are open.
@@ -72,7 +74,7 @@ func (c *countedConn) Close() error {
 }
 
 func serveCounted(t testing.TB, p *parrot) *counted {
-	l := count(listen(t))
+	l := count(fake.Listen(t))
 	srv := grpc.NewServer()
 	srv.RegisterService(&echoDesc, p)
 	done := make(chan struct{})
@@ -88,13 +90,13 @@ func TestALeavingInstanceIsLetGoOfAndItsIdleConnectionClosedFirst(t *testing.T) 
 	w := newWorld(t)
 	l := serveCounted(t, &parrot{name: "a"})
 	addr, _ := serve(t, &parrot{name: "b"})
-	a, b := up("orders", "a", l.Addr().String()), up("orders", "b", addr)
-	w.set("orders", a)
+	a, b := fake.Up("orders", "a", l.Addr().String()), fake.Up("orders", "b", addr)
+	w.Set("orders", a)
 	cc := w.client(Config{}, "orders")
 	wantSay(t, cc, "a")
-	w.apply("orders", a, b)
-	w.set("orders", draining(a), b)
-	w.await("let-go of a", w.letGo("a"))
+	w.Apply("orders", a, b)
+	w.Set("orders", fake.Draining(a), b)
+	w.Await("let-go of a", fake.LetGo("a"))
 	l.await(t, 0)
 	for range 20 {
 		wantSay(t, cc, "b")
@@ -105,16 +107,16 @@ func TestAStreamInFlightFinishesAtTheInstanceThatWasLetGoOf(t *testing.T) {
 	w := newWorld(t)
 	l := serveCounted(t, &parrot{name: "a"})
 	addr, _ := serve(t, &parrot{name: "b"})
-	a, b := up("orders", "a", l.Addr().String()), up("orders", "b", addr)
-	w.set("orders", a)
+	a, b := fake.Up("orders", "a", l.Addr().String()), fake.Up("orders", "b", addr)
+	w.Set("orders", a)
 	cc := w.client(Config{}, "orders")
 	s := open(t, cc)
 	if got, err := s.say("1"); err != nil || got != "a 1" {
 		t.Fatalf("%q, %v", got, err)
 	}
-	w.apply("orders", a, b)
-	w.set("orders", draining(a), b)
-	w.await("let-go of a", w.letGo("a"))
+	w.Apply("orders", a, b)
+	w.Set("orders", fake.Draining(a), b)
+	w.Await("let-go of a", fake.LetGo("a"))
 	for range 10 {
 		wantSay(t, cc, "b")
 	}
@@ -133,8 +135,8 @@ func TestAnUnansweredCallHoldsUpLettingGoASecond(t *testing.T) {
 	begun, end := make(chan struct{}), make(chan struct{})
 	l := serveCounted(t, &parrot{name: "a", do: func(context.Context) error { close(begun); <-end; return nil }})
 	addr, _ := serve(t, &parrot{name: "b"})
-	a, b := up("orders", "a", l.Addr().String()), up("orders", "b", addr)
-	w.set("orders", a)
+	a, b := fake.Up("orders", "a", l.Addr().String()), fake.Up("orders", "b", addr)
+	w.Set("orders", a)
 	cc := w.client(Config{}, "orders")
 	answered := make(chan error, 1)
 	at := time.Now() // before it is sent: a machine that is busy in between makes it longer, never shorter
@@ -146,9 +148,9 @@ func TestAnUnansweredCallHoldsUpLettingGoASecond(t *testing.T) {
 		answered <- err
 	}()
 	<-begun
-	w.apply("orders", a, b)
-	w.set("orders", draining(a), b)
-	w.await("let-go of a", w.letGo("a"))
+	w.Apply("orders", a, b)
+	w.Set("orders", fake.Draining(a), b)
+	w.Await("let-go of a", fake.LetGo("a"))
 	if took := time.Since(at); took < time.Second {
 		t.Errorf("let go after %v; want a second from the call", took)
 	}
@@ -167,9 +169,9 @@ func TestLeavingIsLearntFromATrailer(t *testing.T) {
 	}}
 	addrA, _ := serve(t, pa)
 	addrB, _ := serve(t, b)
-	one, two := up("orders", "a", addrA), spare("orders", "b", addrB)
+	one, two := fake.Up("orders", "a", addrA), fake.Spare("orders", "b", addrB)
 	text = one.Incarnation.String()
-	w.set("orders", one, two)
+	w.Set("orders", one, two)
 	cc := w.client(Config{}, "orders")
 	wantSay(t, cc, "a")
 	for range 5 {
@@ -185,9 +187,9 @@ func TestLeavingIsLearntFromTheHeaderOfAStreamThatGoesOn(t *testing.T) {
 	}}
 	addrA, _ := serve(t, pa)
 	addrB, _ := serve(t, &parrot{name: "b"})
-	one, two := up("orders", "a", addrA), spare("orders", "b", addrB)
+	one, two := fake.Up("orders", "a", addrA), fake.Spare("orders", "b", addrB)
 	text = one.Incarnation.String()
-	w.set("orders", one, two)
+	w.Set("orders", one, two)
 	cc := w.client(Config{}, "orders")
 	s := open(t, cc)
 	if got, err := s.say("1"); err != nil || got != "a 1" {
@@ -204,7 +206,7 @@ func TestACallForSomebodyElseIsSentElsewhereWhateverTheMethod(t *testing.T) {
 	}
 	addrA, _ := serve(t, &parrot{name: "a", do: misdirected})
 	addrB, _ := serve(t, &parrot{name: "b"})
-	w.set("orders", up("orders", "a", addrA), spare("orders", "b", addrB))
+	w.Set("orders", fake.Up("orders", "a", addrA), fake.Spare("orders", "b", addrB))
 	cc := w.client(Config{}, "orders")
 	wantSay(t, cc, "b")
 	s := open(t, cc)
@@ -216,10 +218,10 @@ func TestACallForSomebodyElseIsSentElsewhereWhateverTheMethod(t *testing.T) {
 func TestADeadInstanceIsForgottenAndCallsThatWaitedForItLookElsewhere(t *testing.T) {
 	w := newWorld(t)
 	accepted := make(chan struct{}, 1)
-	l := script(t, func(int, deadConn) { accepted <- struct{}{}; <-t.Context().Done() })
+	l := fake.Script(t, func(int, deadConn) { accepted <- struct{}{}; <-t.Context().Done() })
 	addr, _ := serve(t, &parrot{name: "b"})
-	a, b := up("orders", "a", l.Addr().String()), spare("orders", "b", addr)
-	w.set("orders", a, b)
+	a, b := fake.Up("orders", "a", l.Addr().String()), fake.Spare("orders", "b", addr)
+	w.Set("orders", a, b)
 	cc := w.client(Config{ConnectTimeout: time.Minute}, "orders")
 	answered := make(chan string, 1)
 	go func() {
@@ -230,7 +232,7 @@ func TestADeadInstanceIsForgottenAndCallsThatWaitedForItLookElsewhere(t *testing
 		answered <- who
 	}()
 	<-accepted
-	w.set("orders", gone(a), b)
+	w.Set("orders", fake.Gone(a), b)
 	if got := <-answered; got != "b" {
 		t.Errorf("%s", got)
 	}

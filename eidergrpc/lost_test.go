@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/eiderhq/eider/internal/fake"
 )
 
 // forgetter is a stats handler that hands gRPC a context of its own: the call's values are lost on the way to the picker.
@@ -26,10 +28,10 @@ func (forgetful) Value(any) any { return nil }
 func TestACallThatIsLostHoldsUpNobody(t *testing.T) {
 	w := newWorld(t)
 	dialled := make(chan struct{}, 8)
-	silent := script(t, func(int, deadConn) { dialled <- struct{}{}; <-t.Context().Done() })
+	silent := fake.Script(t, func(int, deadConn) { dialled <- struct{}{}; <-t.Context().Done() })
 	addr, _ := serve(t, &parrot{name: "b"})
-	a, b := up("orders", "a", silent.Addr().String()), up("orders", "b", addr)
-	w.set("orders", a)
+	a, b := fake.Up("orders", "a", silent.Addr().String()), fake.Up("orders", "b", addr)
+	w.Set("orders", a)
 	cc := w.client(Config{ConnectTimeout: patience * 3}, "orders", grpc.WithStatsHandler(forgetter{}))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -39,8 +41,8 @@ func TestACallThatIsLostHoldsUpNobody(t *testing.T) {
 	if err := <-ended; status.Code(err) != codes.Canceled {
 		t.Fatalf("%v; want Canceled", err)
 	}
-	w.set("orders", draining(a), b)
-	w.await("let-go of a", w.letGo("a"))
+	w.Set("orders", fake.Draining(a), b)
+	w.Await("let-go of a", fake.LetGo("a"))
 	wantSay(t, cc, "b")
 }
 
@@ -51,15 +53,15 @@ func TestACallThatIsLostIsCountedAndSaysForWhomItIs(t *testing.T) {
 	p := &parrot{name: "a", do: func(context.Context) error { begun <- struct{}{}; <-end; return nil }}
 	addrA, _ := serve(t, p)
 	addrB, _ := serve(t, &parrot{name: "b"})
-	a, b := up("orders", "a", addrA), up("orders", "b", addrB)
-	w.set("orders", a)
+	a, b := fake.Up("orders", "a", addrA), fake.Up("orders", "b", addrB)
+	w.Set("orders", a)
 	cc := w.client(Config{}, "orders", grpc.WithStatsHandler(forgetter{}))
 	answered := make(chan error, 1)
 	go func() { _, err := say(t, cc); answered <- err }()
 	<-begun
-	w.apply("orders", a, b)
-	w.set("orders", draining(a), b)
-	w.await("let-go of a", w.letGo("a")) // a second after it was sent
+	w.Apply("orders", a, b)
+	w.Set("orders", fake.Draining(a), b)
+	w.Await("let-go of a", fake.LetGo("a")) // a second after it was sent
 	wantSay(t, cc, "b")
 	close(end)
 	if err := <-answered; err != nil {
@@ -83,8 +85,8 @@ func TestAStreamWhoseOpeningPanicsHoldsUpNobody(t *testing.T) {
 	w := newWorld(t)
 	addrA, _ := serve(t, &parrot{name: "a"})
 	addrB, _ := serve(t, &parrot{name: "b"})
-	a, b := up("orders", "a", addrA), up("orders", "b", addrB)
-	w.set("orders", a)
+	a, b := fake.Up("orders", "a", addrA), fake.Up("orders", "b", addrB)
+	w.Set("orders", a)
 	cc := w.client(Config{}, "orders")
 	wantSay(t, cc, "a")
 	func() {
@@ -97,7 +99,7 @@ func TestAStreamWhoseOpeningPanicsHoldsUpNobody(t *testing.T) {
 		defer cancel()
 		cc.NewStream(ctx, &echoDesc.Streams[0], talkMethod, grpc.PerRPCCredentials(broken{}))
 	}()
-	w.set("orders", draining(a), b)
-	w.await("let-go of a", w.letGo("a"))
+	w.Set("orders", fake.Draining(a), b)
+	w.Await("let-go of a", fake.LetGo("a"))
 	wantSay(t, cc, "b")
 }

@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/grpc/balancer"
 
+	"github.com/eiderhq/eider/internal/fake"
 	"github.com/eiderhq/eider/meter"
 )
 
@@ -21,14 +22,14 @@ func told(m *meter.Meter, metric, label string) float64 {
 // Every try is counted, and by what the one before failed of; those that gRPC makes by itself too.
 func TestTriesAreCountedWithTheirReasons(t *testing.T) {
 	for cause, start := range map[Cause]func(*testing.T) string{
-		Refused:       func(t *testing.T) string { return deadPort(t) },
+		Refused:       func(t *testing.T) string { return fake.DeadPort(t) },
 		Cut:           func(t *testing.T) string { return newFrames(t, func(f *frames) { f.conn.Close() }) },
 		RefusedStream: func(t *testing.T) string { return newFrames(t, func(f *frames) { f.refuse() }) },
 	} {
 		t.Run(cause.String(), func(t *testing.T) {
 			w := newWorld(t)
 			addr, _ := serve(t, &parrot{name: "b"})
-			w.set("orders", up("orders", "a", start(t)), spare("orders", "b", addr))
+			w.Set("orders", fake.Up("orders", "a", start(t)), fake.Spare("orders", "b", addr))
 			wantSay(t, w.client(Config{Idempotent: []string{sayMethod}}, "orders"), "b")
 			if n, again := told(&w.counts, meter.Tries, ""), told(&w.counts, meter.Retries, cause.String()); n != 2 || again != 1 {
 				t.Errorf("%v tries, of them %v after %q; want 2 and 1: %s", n, again, cause, &w.counts)

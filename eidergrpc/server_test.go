@@ -21,6 +21,7 @@ import (
 
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/drain"
+	"github.com/eiderhq/eider/internal/fake"
 )
 
 // departing is a server that Serve serves without a registry.
@@ -35,7 +36,7 @@ type departing struct {
 
 func depart(t *testing.T, p echo, cfg drain.Config, opts ...grpc.ServerOption) *departing {
 	t.Helper()
-	l := listen(t)
+	l := fake.Listen(t)
 	s := NewServer(opts...)
 	s.RegisterService(&echoDesc, p)
 	ctx, leave := context.WithCancel(context.Background())
@@ -79,7 +80,7 @@ func TestServeNeedsAListenerAndAGoodConfig(t *testing.T) {
 	if eider.KindOf(err) != eider.Invalid {
 		t.Errorf("%v; want invalid", err)
 	}
-	_, err = Serve(t.Context(), NewServer(), drain.Config{Listener: listen(t), Grace: time.Second})
+	_, err = Serve(t.Context(), NewServer(), drain.Config{Listener: fake.Listen(t), Grace: time.Second})
 	if eider.KindOf(err) != eider.Invalid {
 		t.Errorf("%v; want invalid", err)
 	}

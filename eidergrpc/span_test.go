@@ -12,6 +12,8 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/eiderhq/eider/internal/fake"
 )
 
 // recorder keeps spans, as an SDK would.
@@ -79,7 +81,7 @@ func TestACallIsOneSpanOverItsTries(t *testing.T) {
 	w := newWorld(t)
 	b := &parrot{name: "b"}
 	addr, _ := serve(t, b)
-	w.set("orders", up("orders", "a", deadPort(t)), spare("orders", "b", addr))
+	w.Set("orders", fake.Up("orders", "a", fake.DeadPort(t)), fake.Spare("orders", "b", addr))
 	r := &recorder{}
 	cc := w.client(Config{TracerProvider: r, Propagator: propagation.TraceContext{}}, "orders")
 	wantSay(t, cc, "b")
@@ -116,7 +118,7 @@ func TestACallIsOneSpanOverItsTries(t *testing.T) {
 
 func TestAFailedCallsSpanSaysSo(t *testing.T) {
 	w := newWorld(t)
-	w.set("orders", up("orders", "a", deadPort(t)))
+	w.Set("orders", fake.Up("orders", "a", fake.DeadPort(t)))
 	r := &recorder{}
 	if _, err := say(t, w.client(Config{TracerProvider: r}, "orders")); err == nil {
 		t.Fatal("it was answered")

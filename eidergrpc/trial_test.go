@@ -10,22 +10,17 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/eiderhq/eider"
-	pb "github.com/eiderhq/eider/api/eider/v1"
+	"github.com/eiderhq/eider/internal/fake"
 	"github.com/eiderhq/eider/meter"
 )
-
-func hanging(in eider.Instance) eider.Instance {
-	in.Suspicion = eider.Wedged
-	return in
-}
 
 // ask has the node ask for a trial of the last of all, and waits until the roster has heard: what comes after it on the same
 // stream has been applied.
 func (w *world) ask(all ...eider.Instance) {
 	w.t.Helper()
 	in := all[len(all)-1]
-	w.trials <- &pb.WatchReply{Kind: &pb.WatchReply_Trial{Trial: &pb.Trial{Service: in.Service, Id: in.ID, Nonce: in.Incarnation.Nonce}}}
-	w.apply(in.Service, all...)
+	w.Ask(in)
+	w.Apply(in.Service, all...)
 }
 
 // The registry asks, and one unary call of a method that was declared goes there; elsewhere at once if there is no answer.
@@ -35,8 +30,8 @@ func TestU3ATrialGoesToWhoMayHang(t *testing.T) {
 	well, _ := serve(t, &parrot{name: "a"})
 	there, _ := serve(t, stuck)
 	w := newWorld(t)
-	a, b := up("orders", "a", well), hanging(up("orders", "b", there))
-	w.set("orders", a, b)
+	a, b := fake.Up("orders", "a", well), fake.Hanging(fake.Up("orders", "b", there))
+	w.Set("orders", a, b)
 	set := Config{Slow: 50 * time.Millisecond, RetryRatio: -1, Tries: 2, Idempotent: []string{sayMethod}}
 	cc := w.client(set, "orders")
 	wantSay(t, cc, "a")
@@ -65,8 +60,8 @@ func TestU3ATrialIsAnsweredByWhoHangsNoMore(t *testing.T) {
 	well, _ := serve(t, &parrot{name: "a"})
 	there, _ := serve(t, &parrot{name: "b"})
 	w := newWorld(t)
-	a, b := up("orders", "a", well), hanging(up("orders", "b", there))
-	w.set("orders", a, b)
+	a, b := fake.Up("orders", "a", well), fake.Hanging(fake.Up("orders", "b", there))
+	w.Set("orders", a, b)
 	cc := w.client(Config{Slow: patience, Idempotent: []string{sayMethod}}, "orders")
 	wantSay(t, cc, "a")
 	w.ask(a, b)
@@ -78,12 +73,12 @@ func TestU3ATrialIsAnsweredByWhoHangsNoMore(t *testing.T) {
 func TestU3ATrialOfTheOnlyOneIsUnavailable(t *testing.T) {
 	there, _ := serve(t, &parrot{name: "b", do: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }})
 	w := newWorld(t)
-	b := up("orders", "b", there)
-	w.set("orders", hanging(b))
+	b := fake.Up("orders", "b", there)
+	w.Set("orders", fake.Hanging(b))
 	cc := w.client(Config{Slow: 20 * time.Millisecond, Idempotent: []string{sayMethod}}, "orders")
 	cc.Connect()
-	w.await("a view", func() bool { return len(w.acks) > 0 })
-	w.ask(hanging(b))
+	w.Await("a view", func(h *fake.Heard) bool { return len(h.Acks) > 0 })
+	w.ask(fake.Hanging(b))
 	if _, err := say(t, cc); status.Code(err) != codes.Unavailable || !contains(err.Error(), "no answer to a trial") {
 		t.Errorf("%v", err)
 	}
@@ -97,8 +92,8 @@ func TestU3ATrialNeedsACallThatCanBeSentAgain(t *testing.T) {
 	for name, set := range map[string]Config{"not declared": {}, "one try": {Tries: 1, Idempotent: []string{sayMethod}}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			a, b := up("orders", "a", well), hanging(up("orders", "b", there))
-			w.set("orders", a, b)
+			a, b := fake.Up("orders", "a", well), fake.Hanging(fake.Up("orders", "b", there))
+			w.Set("orders", a, b)
 			var cc grpc.ClientConnInterface = w.client(set, "orders")
 			wantSay(t, cc, "a")
 			w.ask(a, b)

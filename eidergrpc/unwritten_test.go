@@ -8,6 +8,8 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/stats"
+
+	"github.com/eiderhq/eider/internal/fake"
 )
 
 // holder is a stats handler that holds gRPC's own second try, whose header is written, until a connection has ended.
@@ -76,7 +78,7 @@ func TestAnUnprocessedStreamOfWhichOnlyAWriteTellsIsTriedElsewhere(t *testing.T)
 			}
 			first, second := newFramesAt(t, header, message), newFramesAt(t, header, message)
 			addr, _ := serve(t, &parrot{name: "c"})
-			w.set("orders", up("orders", "a", first), up("orders", "b", second), spare("orders", "c", addr))
+			w.Set("orders", fake.Up("orders", "a", first), fake.Up("orders", "b", second), fake.Spare("orders", "c", addr))
 			h := &holder{ended: make(chan struct{}, 16)}
 			if got, err := row.call(t, w.client(Config{}, "orders", grpc.WithStatsHandler(h)), h); err != nil || got[:1] != "c" {
 				t.Errorf("%q, %v", got, err)

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/eiderhq/eider/internal/fake"
 )
 
 // BenchmarkRoundTrip calls one server on loopback, by a plain http.Transport and by ours: the ratio of the two is
@@ -14,7 +16,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 	a := serve(b, "", nil)
 	a.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") })
 	w := newWorld(b, &Transport{})
-	w.set("orders", up("orders", "a", a.addr()))
+	w.Set("orders", fake.Up("orders", "a", a.addr()))
 	plain := &http.Transport{MaxIdleConnsPerHost: 100}
 	b.Cleanup(plain.CloseIdleConnections)
 	body := bytes.Repeat([]byte("x"), 100)
@@ -64,7 +66,7 @@ func TestAllocationsBesidePlainTransport(t *testing.T) {
 	a := serve(t, "", nil)
 	a.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") })
 	w := newWorld(t, &Transport{})
-	w.set("orders", up("orders", "a", a.addr()))
+	w.Set("orders", fake.Up("orders", "a", a.addr()))
 	plain := &http.Transport{MaxIdleConnsPerHost: 100}
 	defer plain.CloseIdleConnections()
 	for _, method := range []string{"GET", "POST"} {

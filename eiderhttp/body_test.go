@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/internal/fake"
 )
 
 // single is a body that can be read once, and tells how it is treated.
@@ -40,7 +41,7 @@ func post(t *testing.T, body io.Reader) *http.Request {
 func TestUnreadBodyIsSentElsewhere(t *testing.T) {
 	w := newWorld(t, &Transport{})
 	b := serve(t, "b", nil)
-	w.set("orders", up("orders", "a", deadPort(t)), spare("orders", "b", b.addr()))
+	w.Set("orders", fake.Up("orders", "a", fake.DeadPort(t)), fake.Spare("orders", "b", b.addr()))
 	body := &single{Reader: strings.NewReader("once")}
 	got, err := w.do(post(t, body))
 	if err != nil || got != "200 b" || b.got()[0].body != "once" {
@@ -55,7 +56,7 @@ func TestReadBodyWithoutGetBodyIsNotSentAgain(t *testing.T) {
 	w := newWorld(t, &Transport{})
 	b := serve(t, "b", nil)
 	a := serve(t, "a", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(421); io.WriteString(w, "not here") })
-	w.set("orders", up("orders", "a", a.addr()), spare("orders", "b", b.addr()))
+	w.Set("orders", fake.Up("orders", "a", a.addr()), fake.Spare("orders", "b", b.addr()))
 	body := &single{Reader: strings.NewReader("once")}
 	got, err := w.do(post(t, body))
 	if err != nil || got != "421 not here" {
@@ -65,7 +66,7 @@ func TestReadBodyWithoutGetBodyIsNotSentAgain(t *testing.T) {
 		t.Errorf("b got %+v; the body was closed %d times", b.got(), body.closed.Load())
 	}
 
-	w.set("cut", up("cut", "a", script(t, readSome).Addr().String()), spare("cut", "b", b.addr()))
+	w.Set("cut", fake.Up("cut", "a", fake.Script(t, readSome).Addr().String()), fake.Spare("cut", "b", b.addr()))
 	req := post(t, &single{Reader: strings.NewReader(strings.Repeat("x", 1<<20))})
 	req.URL.Host = "cut"
 	req.Header.Set("Idempotency-Key", "1")
@@ -78,7 +79,7 @@ func TestReadBodyWithoutGetBodyIsNotSentAgain(t *testing.T) {
 func TestFailingBodyIsTheCallersFault(t *testing.T) {
 	w := newWorld(t, &Transport{})
 	a, b := serve(t, "a", nil), serve(t, "b", nil)
-	w.set("orders", up("orders", "a", a.addr()), spare("orders", "b", b.addr()))
+	w.Set("orders", fake.Up("orders", "a", a.addr()), fake.Spare("orders", "b", b.addr()))
 	broken := errors.New("disk on fire")
 	for range 4 {
 		_, err := w.do(post(t, io.MultiReader(strings.NewReader("begin"), failing{broken})))
@@ -99,8 +100,8 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 func TestBodiesAreClosedWhateverHappens(t *testing.T) {
 	w := newWorld(t, &Transport{})
 	a := serve(t, "a", nil)
-	w.set("orders", up("orders", "a", a.addr()))
-	w.set("dead", up("dead", "a", deadPort(t)))
+	w.Set("orders", fake.Up("orders", "a", a.addr()))
+	w.Set("dead", fake.Up("dead", "a", fake.DeadPort(t)))
 	for _, host := range []string{"orders", "dead", "nobody", "10.0.0.1", "orders:99"} {
 		for _, rewinds := range []bool{false, true} {
 			body := &single{Reader: strings.NewReader("x")}

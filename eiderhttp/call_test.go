@@ -7,30 +7,31 @@ import (
 	"testing"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/internal/fake"
 )
 
 func TestCallsTheServiceThatTheHostNames(t *testing.T) {
 	w := newWorld(t, &Transport{})
 	a := serve(t, "a", nil)
-	w.set("orders", up("orders", "a", a.addr()))
+	w.Set("orders", fake.Up("orders", "a", a.addr()))
 	w.want("200 a", "POST", "http://Orders:80/pay?x=1", "body")
 	got := a.got()[0]
 	if got.method != "POST" || got.host != "orders" || got.path != "/pay" || got.body != "body" {
 		t.Errorf("the instance got %+v", got)
 	}
-	in := up("orders", "a", a.addr())
+	in := fake.Up("orders", "a", a.addr())
 	if to, want := got.header.Get("Eider-To"), "a@"+in.Incarnation.String(); to != want {
 		t.Errorf("Eider-To is %q, want %q", to, want)
 	}
-	if from := got.header.Get("Eider-Caller"); from != w.reg.Caller() || !strings.HasPrefix(from, "test@") {
-		t.Errorf("Eider-Caller is %q, want %q", from, w.reg.Caller())
+	if from := got.header.Get("Eider-Caller"); from != w.Handle.Caller() || !strings.HasPrefix(from, "test@") {
+		t.Errorf("Eider-Caller is %q, want %q", from, w.Handle.Caller())
 	}
 }
 
 func TestTheCallersRequestIsLeftAlone(t *testing.T) {
 	w := newWorld(t, &Transport{})
 	a := serve(t, "a", nil)
-	w.set("orders", up("orders", "a", a.addr()))
+	w.Set("orders", fake.Up("orders", "a", a.addr()))
 	req, _ := http.NewRequest("POST", "http://orders/", strings.NewReader("x"))
 	url, header := *req.URL, req.Header.Clone()
 	resp, err := w.tr.RoundTrip(req)
@@ -48,8 +49,8 @@ func TestTheCallersRequestIsLeftAlone(t *testing.T) {
 
 func TestErrorsSayWhatToDo(t *testing.T) {
 	w := newWorld(t, &Transport{Tries: 1})
-	w.set("down", func() eider.Instance { in := up("down", "a", "127.0.0.1:1"); in.Status = eider.Down; return in }())
-	w.set("dead", up("dead", "a", deadPort(t)))
+	w.Set("down", func() eider.Instance { in := fake.Up("down", "a", "127.0.0.1:1"); in.Status = eider.Down; return in }())
+	w.Set("dead", fake.Up("dead", "a", fake.DeadPort(t)))
 	for _, row := range []struct {
 		url  string
 		kind eider.Kind
@@ -88,7 +89,7 @@ func TestUnknownHostsPassOnIfSo(t *testing.T) {
 	other := serve(t, "other", nil)
 	a := serve(t, "a", nil)
 	w := newWorld(t, &Transport{Unknown: &http.Transport{DisableKeepAlives: true}})
-	w.set("orders", up("orders", "a", a.addr()))
+	w.Set("orders", fake.Up("orders", "a", a.addr()))
 	w.want("200 other", "GET", other.URL+"/x", "")
 	w.want("200 a", "GET", "http://orders/", "")
 	if got := other.got()[0]; got.header.Get("Eider-To") != "" || got.header.Get("Eider-Caller") != "" {
@@ -115,7 +116,7 @@ func TestZeroTransportSaysWhatItLacks(t *testing.T) {
 func TestClosedTransportFails(t *testing.T) {
 	w := newWorld(t, &Transport{})
 	a := serve(t, "a", nil)
-	w.set("orders", up("orders", "a", a.addr()))
+	w.Set("orders", fake.Up("orders", "a", a.addr()))
 	w.want("200 a", "GET", "http://orders/", "")
 	w.tr.Close()
 	if _, err := w.fetch("GET", "http://orders/", ""); eider.KindOf(err) != eider.Closed {

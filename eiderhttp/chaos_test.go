@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/eiderhq/eider/internal/fake"
 )
 
 // Instances that misbehave in every way at random, and POSTs from many callers: none is ever read wholly by two
@@ -20,7 +22,7 @@ func TestS9NoPOSTIsEverSentTwice(t *testing.T) {
 	t.Logf("seed %d", seed)
 	w := newWorld(t, &Transport{RetryRatio: 1})
 	var processed tally
-	w.set("orders", up("orders", "a", misbehave(t, &processed, seed, 1)), up("orders", "b", misbehave(t, &processed, seed, 2)), up("orders", "c", misbehave(t, &processed, seed, 3)), up("orders", "dead", deadPort(t)))
+	w.Set("orders", fake.Up("orders", "a", misbehave(t, &processed, seed, 1)), fake.Up("orders", "b", misbehave(t, &processed, seed, 2)), fake.Up("orders", "c", misbehave(t, &processed, seed, 3)), fake.Up("orders", "dead", fake.DeadPort(t)))
 	var wg sync.WaitGroup
 	for i := range loops {
 		wg.Go(func() {
@@ -63,7 +65,7 @@ func misbehave(t *testing.T, processed *tally, seed, n uint64) string {
 		defer mu.Unlock()
 		return rnd.IntN(16)
 	}
-	return script(t, func(_ int, c net.Conn) {
+	return fake.Script(t, func(_ int, c net.Conn) {
 		if draw() == 0 {
 			c.(*net.TCPConn).SetLinger(0) // reset before a byte is read
 			return

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/internal/fake"
 )
 
 // A faultCase is one way in which instance a fails a request; b is there, and is tried only after a.
@@ -34,7 +35,7 @@ type faultCase struct {
 // http1 is an instance that reads requests and does as the test says; goOn false closes the connection.
 func http1(answers int, each func(c net.Conn) (goOn bool)) func(*testing.T, *tally) string {
 	return func(t *testing.T, got *tally) string {
-		return script(t, func(_ int, c net.Conn) {
+		return fake.Script(t, func(_ int, c net.Conn) {
 			requests(c, func(n int, r *http.Request, body string) bool {
 				if n < answers {
 					io.WriteString(c, answerOK)
@@ -49,7 +50,7 @@ func http1(answers int, each func(c net.Conn) (goOn bool)) func(*testing.T, *tal
 
 func http2(answers int, each func(c net.Conn, stream uint32) (goOn bool)) func(*testing.T, *tally) string {
 	return func(t *testing.T, got *tally) string {
-		return script(t, func(_ int, c net.Conn) {
+		return fake.Script(t, func(_ int, c net.Conn) {
 			frames(c, func(n int, stream uint32) bool {
 				if n < answers {
 					answerHTTP2(c, stream)
@@ -109,7 +110,7 @@ func (y *try) runOut(timer func(*try) *time.Timer) bool {
 	return true
 }
 
-func dead(t *testing.T, _ *tally) string { return deadPort(t) }
+func dead(t *testing.T, _ *tally) string { return fake.DeadPort(t) }
 
 // nowhere is an address that [dialing] treats as the test says.
 func nowhere(*testing.T, *tally) string { return "127.0.0.9:1" }
@@ -261,15 +262,15 @@ func testFault(t *testing.T, c faultCase, method, body, key string, cause Cause,
 	}
 	w := newWorld(t, tr)
 	b := serve(t, "b", nil, options...)
-	a := up("orders", "a", c.a(t, got))
+	a := fake.Up("orders", "a", c.a(t, got))
 	if c.warm {
-		w.set("orders", a)
+		w.Set("orders", a)
 		if _, err := w.fetch("GET", "http://orders/warm", ""); err != nil {
 			t.Fatalf("the first request: %v", err)
 		}
-		w.apply("orders", a, spare("orders", "b", b.addr()))
+		w.Apply("orders", a, fake.Spare("orders", "b", b.addr()))
 	} else {
-		w.set("orders", a, spare("orders", "b", b.addr()))
+		w.Set("orders", a, fake.Spare("orders", "b", b.addr()))
 	}
 	headers := []string{}
 	if key != "" {
@@ -314,7 +315,7 @@ func TestBoundsEndATry(t *testing.T) {
 			dialing(hung)(row.tr)
 			row.tr.ConnectTimeout = bound
 			w := newWorld(t, row.tr)
-			w.set("orders", up("orders", "a", row.a(t, &tally{})))
+			w.Set("orders", fake.Up("orders", "a", row.a(t, &tally{})))
 			if _, err := w.fetch("GET", "http://orders/", ""); !errors.Is(err, row.err) || row.tr.Faults()[row.cause] != 1 {
 				t.Errorf("%v, faults %v; want %v", err, row.tr.Faults(), row.err)
 			}

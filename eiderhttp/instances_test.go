@@ -13,27 +13,28 @@ import (
 	"time"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/internal/fake"
 )
 
 // What is set aside costs no further request a try.
 func TestU2OneRefusalSetsAside(t *testing.T) {
 	w := newWorld(t, &Transport{})
 	b := serve(t, "b", nil)
-	w.set("orders", up("orders", "a", deadPort(t)), spare("orders", "b", b.addr()))
+	w.Set("orders", fake.Up("orders", "a", fake.DeadPort(t)), fake.Spare("orders", "b", b.addr()))
 	for range 10 {
 		w.want("200 b", "POST", "http://orders/", "x")
 	}
 	if n := w.tr.Faults()[Refused]; n > 2 { // the second is the trial, a second later, on a slow machine
 		t.Errorf("%d of 10 requests were refused, want the first alone", n)
 	}
-	w.await("the refusal told upstream", func() bool { return len(w.doubts) > 0 && w.doubts[0].GetId() == "a" })
+	w.Await("the refusal told upstream", func(h *fake.Heard) bool { return len(h.Doubts) > 0 && h.Doubts[0].GetId() == "a" })
 }
 
 func TestU2TwoFailuresSetAside(t *testing.T) {
 	w := newWorld(t, &Transport{})
 	got := &tally{}
 	b := serve(t, "b", nil)
-	w.set("orders", up("orders", "a", http1(0, func(net.Conn) bool { return false })(t, got)), spare("orders", "b", b.addr()))
+	w.Set("orders", fake.Up("orders", "a", http1(0, func(net.Conn) bool { return false })(t, got)), fake.Spare("orders", "b", b.addr()))
 	for i := range 10 {
 		_, err := w.fetch("POST", "http://orders/", "x")
 		if (err != nil) != (i < 2) {
@@ -48,7 +49,7 @@ func TestU2TwoFailuresSetAside(t *testing.T) {
 // hung serves an instance that never answers, and returns the one that is called when it is set aside.
 func hung(t *testing.T, w *world, service string) *server {
 	b := serve(t, "b", nil)
-	w.set(service, up(service, "a", http1(0, forever)(t, &tally{})), spare(service, "b", b.addr()))
+	w.Set(service, fake.Up(service, "a", http1(0, forever)(t, &tally{})), fake.Spare(service, "b", b.addr()))
 	return b
 }
 
@@ -59,7 +60,7 @@ func TestK10HangingUpIsNeutral(t *testing.T) {
 	reached := make(chan struct{}, 1)
 	b := serve(t, "b", nil)
 	a := http1(0, func(c net.Conn) bool { reached <- struct{}{}; return forever(c) })(t, got)
-	w.set("orders", up("orders", "a", a), spare("orders", "b", b.addr()))
+	w.Set("orders", fake.Up("orders", "a", a), fake.Spare("orders", "b", b.addr()))
 	for range 6 {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		done := make(chan error, 1)
@@ -96,7 +97,7 @@ func TestK10HangingUpWhileReadingIsNeutral(t *testing.T) {
 		<-r.Context().Done()
 	})
 	b := serve(t, "b", nil)
-	w.set("orders", up("orders", "a", a.addr()), spare("orders", "b", b.addr()))
+	w.Set("orders", fake.Up("orders", "a", a.addr()), fake.Spare("orders", "b", b.addr()))
 	for range 6 {
 		ctx, cancel := context.WithCancel(context.Background())
 		resp, err := w.tr.RoundTrip(post(t, nil).WithContext(ctx))
@@ -160,7 +161,7 @@ func TestK11ClientTimeoutCountsToo(t *testing.T) {
 func TestNoTryAfterTheDeadline(t *testing.T) {
 	w := newWorld(t, &Transport{})
 	a := serve(t, "a", nil)
-	w.set("orders", up("orders", "a", a.addr()))
+	w.Set("orders", fake.Up("orders", "a", a.addr()))
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := w.tr.RoundTrip(post(t, nil).WithContext(ctx)); !errors.Is(err, context.Canceled) || len(a.got()) != 0 {
@@ -176,7 +177,7 @@ func TestK17RetriesGoElsewhere(t *testing.T) {
 	c := serve(t, "c", nil)
 	for i := range 20 {
 		service := fmt.Sprintf("s%d", i)
-		w.set(service, up(service, "a", http1(0, cut)(t, &bad[0])), up(service, "b", http1(0, cut)(t, &bad[1])), spare(service, "c", c.addr()))
+		w.Set(service, fake.Up(service, "a", http1(0, cut)(t, &bad[0])), fake.Up(service, "b", http1(0, cut)(t, &bad[1])), fake.Spare(service, "c", c.addr()))
 		w.want("200 c", "PUT", "http://"+service+"/", "x")
 	}
 	if bad[0].sum() != 20 || bad[1].sum() != 20 {
@@ -189,7 +190,7 @@ func TestTriesAreBounded(t *testing.T) {
 	cut := func(net.Conn) bool { return false }
 	var bad [2]tally
 	c := serve(t, "c", nil)
-	w.set("orders", up("orders", "a", http1(0, cut)(t, &bad[0])), up("orders", "b", http1(0, cut)(t, &bad[1])), spare("orders", "c", c.addr()))
+	w.Set("orders", fake.Up("orders", "a", http1(0, cut)(t, &bad[0])), fake.Up("orders", "b", http1(0, cut)(t, &bad[1])), fake.Spare("orders", "c", c.addr()))
 	_, err := w.fetch("PUT", "http://orders/pay", "x")
 	for _, says := range []string{"orders/a 127.0.0.1:", "orders/b 127.0.0.1:", "; orders/", "no tries are left"} {
 		if err == nil || !strings.Contains(err.Error(), says) {
@@ -204,11 +205,11 @@ func TestU2RefusedDialsAreNoTries(t *testing.T) {
 	c := serve(t, "z", nil)
 	fleet := func(service string, dead int, rest ...eider.Instance) {
 		for i := range dead {
-			rest = append(rest, up(service, fmt.Sprintf("dead%02d", i), deadPort(t)))
+			rest = append(rest, fake.Up(service, fmt.Sprintf("dead%02d", i), fake.DeadPort(t)))
 		}
-		w.set(service, rest...)
+		w.Set(service, rest...)
 	}
-	fleet("orders", 5, up("orders", "z", c.addr()))
+	fleet("orders", 5, fake.Up("orders", "z", c.addr()))
 	for range 10 {
 		w.want("200 z", "POST", "http://orders/pay", "x")
 	}
@@ -229,15 +230,15 @@ func TestK19RetryBudget(t *testing.T) {
 	w := newWorld(t, &Transport{RetryRatio: -1})
 	b := serve(t, "b", nil)
 	got := &tally{}
-	w.set("orders", up("orders", "a", http1(0, func(net.Conn) bool { return false })(t, got)), spare("orders", "b", b.addr()))
+	w.Set("orders", fake.Up("orders", "a", http1(0, func(net.Conn) bool { return false })(t, got)), fake.Spare("orders", "b", b.addr()))
 	if _, err := w.fetch("PUT", "http://orders/", "x"); err == nil || !strings.Contains(err.Error(), "budget") {
 		t.Errorf("got %v", err)
 	}
-	w.set("dead", up("dead", "a", deadPort(t)), spare("dead", "b", b.addr()))
+	w.Set("dead", fake.Up("dead", "a", fake.DeadPort(t)), fake.Spare("dead", "b", b.addr()))
 	w.want("200 b", "PUT", "http://dead/", "x")
 
 	w.tr.RetryRatio = 0.2
-	w.set("flaky", up("flaky", "a", http1(0, func(net.Conn) bool { return false })(t, got)), up("flaky", "b", http1(0, func(net.Conn) bool { return false })(t, got)))
+	w.Set("flaky", fake.Up("flaky", "a", http1(0, func(net.Conn) bool { return false })(t, got)), fake.Up("flaky", "b", http1(0, func(net.Conn) bool { return false })(t, got)))
 	for range 200 {
 		w.fetch("PUT", "http://flaky/", "x")
 	}
@@ -253,7 +254,7 @@ func TestTheOnlyInstanceIsTriedAfresh(t *testing.T) {
 	w := newWorld(t, &Transport{})
 	got := &tally{}
 	conns := atomic.Int64{}
-	l := script(t, func(n int, c net.Conn) {
+	l := fake.Script(t, func(n int, c net.Conn) {
 		conns.Add(1)
 		requests(c, func(k int, r *http.Request, body string) bool {
 			got.add(r.Method)
@@ -264,13 +265,13 @@ func TestTheOnlyInstanceIsTriedAfresh(t *testing.T) {
 			return true
 		})
 	})
-	w.set("orders", up("orders", "a", l.Addr().String()))
+	w.Set("orders", fake.Up("orders", "a", l.Addr().String()))
 	w.want("200 a", "GET", "http://orders/", "")
 	w.want("200 a", "GET", "http://orders/", "")
 	if conns.Load() != 2 || got.sum() != 3 {
 		t.Errorf("%d connections and %d requests, want 2 and 3", conns.Load(), got.sum())
 	}
-	w.set("dead", up("dead", "a", deadPort(t)))
+	w.Set("dead", fake.Up("dead", "a", fake.DeadPort(t)))
 	if _, err := w.fetch("GET", "http://dead/", ""); err == nil || w.tr.Faults()[Refused] != 1 || !strings.Contains(err.Error(), "no other instance") {
 		t.Errorf("an instance that refuses is asked once: %v, %v", err, w.tr.Faults())
 	}
@@ -290,15 +291,15 @@ func identity(in eider.Instance) http.HandlerFunc {
 // Two services swap their ports under a caller that hasn't heard: nobody's request is answered by the wrong one.
 func TestR16TwoServicesSwapAPort(t *testing.T) {
 	w := newWorld(t, &Transport{})
-	orders, stock := up("orders", "1", ""), up("stock", "1", "")
+	orders, stock := fake.Up("orders", "1", ""), fake.Up("stock", "1", "")
 	first, second := serve(t, "", identity(orders)), serve(t, "", identity(stock))
-	orders2, stock2 := up("orders", "2", ""), up("stock", "2", "")
+	orders2, stock2 := fake.Up("orders", "2", ""), fake.Up("stock", "2", "")
 	third, fourth := serve(t, "", identity(orders2)), serve(t, "", identity(stock2))
 	orders.Address, stock.Address = second.addr(), first.addr() // the registry's word is old: they have swapped
 	orders2.Address, stock2.Address = third.addr(), fourth.addr()
 	orders2.Suspicion, stock2.Suspicion = eider.BeatsMissed, eider.BeatsMissed
-	w.set("orders", orders, orders2)
-	w.set("stock", stock, stock2)
+	w.Set("orders", orders, orders2)
+	w.Set("stock", stock, stock2)
 	for range 3 {
 		w.want("200 orders/2", "POST", "http://orders/", "x")
 		w.want("200 stock/2", "POST", "http://stock/", "x")
@@ -306,7 +307,7 @@ func TestR16TwoServicesSwapAPort(t *testing.T) {
 	if n := w.tr.Faults()[WrongAddress]; n != 4 {
 		t.Errorf("%d wrong addresses, want 2 for each before it is set aside", n)
 	}
-	w.set("alone", func() eider.Instance { in := up("alone", "1", first.addr()); return in }())
+	w.Set("alone", func() eider.Instance { in := fake.Up("alone", "1", first.addr()); return in }())
 	if got, err := w.fetch("POST", "http://alone/", "x"); err != nil || !strings.HasPrefix(got, "421") {
 		t.Errorf("without anybody else the 421 is the answer: %q, %v", got, err)
 	}

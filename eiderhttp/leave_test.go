@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/eiderhq/eider/internal/fake"
 )
 
 // books keeps count of a server's open connections.
@@ -64,11 +66,11 @@ func TestS10LettingGoClosesIdleConnections(t *testing.T) {
 		var conns books
 		a := serve(t, "a", nil, append(options, conns.keep)...)
 		b := serve(t, "b", nil, options...)
-		w.set("orders", up("orders", "a", a.addr()))
+		w.Set("orders", fake.Up("orders", "a", a.addr()))
 		w.want("200 a", "POST", "http://orders/", "x")
 		conns.await(t, 1)
-		w.set("orders", draining(up("orders", "a", a.addr())), up("orders", "b", b.addr()))
-		w.await("letting go", w.letGo("a"))
+		w.Set("orders", fake.Draining(fake.Up("orders", "a", a.addr())), fake.Up("orders", "b", b.addr()))
+		w.Await("letting go", fake.LetGo("a"))
 		conns.await(t, 0)
 		for range 5 {
 			w.want("200 b", "POST", "http://orders/", "x")
@@ -95,16 +97,16 @@ func TestBusyConnectionsCloseAfterLettingGo(t *testing.T) {
 			io.WriteString(w, "done")
 		}, append(options, conns.keep)...)
 		b := serve(t, "b", nil, options...)
-		in := up("orders", "a", a.addr())
-		w.set("orders", in)
+		in := fake.Up("orders", "a", a.addr())
+		w.Set("orders", in)
 		resp, err := w.hc.Post("http://orders/", "text/plain", strings.NewReader("x"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.set("orders", draining(in), up("orders", "b", b.addr()))
-		w.await("letting go, though the answer isn't wholly read", w.letGo("a"))
+		w.Set("orders", fake.Draining(in), fake.Up("orders", "b", b.addr()))
+		w.Await("letting go, though the answer isn't wholly read", fake.LetGo("a"))
 		conns.await(t, 1)
-		w.apply("orders", gone(in), up("orders", "b", b.addr())) // buried: what is in flight still ends
+		w.Apply("orders", fake.Gone(in), fake.Up("orders", "b", b.addr())) // buried: what is in flight still ends
 		close(goOn)
 		got, err := io.ReadAll(resp.Body)
 		if err != nil || string(got) != "begun done" {
@@ -135,9 +137,9 @@ func TestUnansweredRequestsHoldUpLettingGo(t *testing.T) {
 	})
 	b := serve(t, "b", nil)
 	t.Cleanup(finish) // before the servers', which wait for their handlers
-	early, late := up("early", "a", answers.addr()), up("late", "a", silent.addr())
-	w.set("early", early)
-	w.set("late", late)
+	early, late := fake.Up("early", "a", answers.addr()), fake.Up("late", "a", silent.addr())
+	w.Set("early", early)
+	w.Set("late", late)
 	var wg sync.WaitGroup
 	for _, url := range []string{"http://late/", "http://early/"} {
 		wg.Go(func() {
@@ -151,10 +153,10 @@ func TestUnansweredRequestsHoldUpLettingGo(t *testing.T) {
 	}
 	<-arrived
 	<-arrived
-	w.set("late", draining(late), up("late", "b", b.addr()))
-	w.set("early", draining(early), up("early", "b", b.addr()))
-	letGo := func(service string) bool {
-		for _, a := range w.acks {
+	w.Set("late", fake.Draining(late), fake.Up("late", "b", b.addr()))
+	w.Set("early", fake.Draining(early), fake.Up("early", "b", b.addr()))
+	letGo := func(h *fake.Heard, service string) bool {
+		for _, a := range h.Acks {
 			if a.GetService() == service && len(a.GetLetGo()) > 0 {
 				return true
 			}
@@ -162,10 +164,10 @@ func TestUnansweredRequestsHoldUpLettingGo(t *testing.T) {
 		return false
 	}
 	first := ""
-	w.await("letting go of either", func() bool {
-		if first == "" && letGo("early") && !letGo("late") {
+	w.Await("letting go of either", func(h *fake.Heard) bool {
+		if first == "" && letGo(h, "early") && !letGo(h, "late") {
 			first = "early"
-		} else if first == "" && letGo("late") {
+		} else if first == "" && letGo(h, "late") {
 			first = "late"
 		}
 		return first != ""
@@ -173,7 +175,7 @@ func TestUnansweredRequestsHoldUpLettingGo(t *testing.T) {
 	if first != "early" {
 		t.Error("the instance that has answered was let go of no earlier than the one that hasn't")
 	}
-	w.await("letting go of a request that was written long ago", func() bool { return letGo("late") })
+	w.Await("letting go of a request that was written long ago", func(h *fake.Heard) bool { return letGo(h, "late") })
 	finish()
 	wg.Wait()
 }
@@ -182,14 +184,14 @@ func TestUnansweredRequestsHoldUpLettingGo(t *testing.T) {
 func TestLeavingIsLearntInBand(t *testing.T) {
 	w := newWorld(t, &Transport{})
 	var conns books
-	in := up("orders", "a", "")
+	in := fake.Up("orders", "a", "")
 	a := serve(t, "a", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Eider-Leaving", in.Incarnation.String())
 		io.WriteString(w, "a")
 	}, conns.keep)
 	in.Address = a.addr()
 	b := serve(t, "b", nil)
-	w.set("orders", in, spare("orders", "b", b.addr()))
+	w.Set("orders", in, fake.Spare("orders", "b", b.addr()))
 	w.want("200 a", "POST", "http://orders/", "x")
 	for range 5 {
 		w.want("200 b", "POST", "http://orders/", "x")
@@ -200,7 +202,7 @@ func TestLeavingIsLearntInBand(t *testing.T) {
 	for _, says := range []string{"1-00000000000000ff", "true", ""} {
 		c := serve(t, "c", func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Eider-Leaving", says) })
 		service := "other" + says[:min(1, len(says))]
-		w.set(service, up(service, "c", c.addr()), spare(service, "b", b.addr()))
+		w.Set(service, fake.Up(service, "c", c.addr()), fake.Spare(service, "b", b.addr()))
 		for range 3 {
 			w.want("200 ", "POST", "http://"+service+"/", "x")
 		}
@@ -211,7 +213,7 @@ func TestCloseIdleConnections(t *testing.T) {
 	w := newWorld(t, &Transport{})
 	var conns books
 	a := serve(t, "a", nil, conns.keep)
-	w.set("orders", up("orders", "a", a.addr()))
+	w.Set("orders", fake.Up("orders", "a", a.addr()))
 	w.want("200 a", "GET", "http://orders/", "")
 	conns.await(t, 1)
 	w.hc.CloseIdleConnections()

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/internal/fake"
 )
 
 func portOf(t *testing.T, addr string) uint16 {
@@ -32,16 +33,16 @@ func portOf(t *testing.T, addr string) uint16 {
 func TestNamedPorts(t *testing.T) {
 	w := newWorld(t, &Transport{})
 	a, admin := serve(t, "a", nil), serve(t, "admin", nil)
-	in := up("orders", "a", a.addr())
+	in := fake.Up("orders", "a", a.addr())
 	in.Ports = map[string]uint16{"Admin": portOf(t, admin.addr())}
-	bare := spare("orders", "b", serve(t, "b", nil).addr())
-	w.set("orders", in, bare)
+	bare := fake.Spare("orders", "b", serve(t, "b", nil).addr())
+	w.Set("orders", in, bare)
 	w.want("200 admin", "GET", "http://_admin.orders/", "")
 	w.want("200 a", "GET", "http://orders/", "")
 	if host := admin.got()[0].host; host != "orders" {
 		t.Errorf("the Host header is %q", host)
 	}
-	w.set("stock", up("stock", "1", a.addr()), spare("stock", "2", a.addr()))
+	w.Set("stock", fake.Up("stock", "1", a.addr()), fake.Spare("stock", "2", a.addr()))
 	_, err := w.fetch("POST", "http://_admin.stock/", "x")
 	if err == nil || !strings.Contains(err.Error(), `stock/1 `) || !strings.Contains(err.Error(), `no port named "admin"`) || !strings.Contains(err.Error(), "stock/2 ") {
 		t.Errorf("got %v", err)
@@ -51,7 +52,7 @@ func TestNamedPorts(t *testing.T) {
 func TestHostHeaderOfTheCallerIsKept(t *testing.T) {
 	w := newWorld(t, &Transport{})
 	a := serve(t, "a", nil)
-	w.set("orders", up("orders", "a", a.addr()))
+	w.Set("orders", fake.Up("orders", "a", a.addr()))
 	req := post(t, nil)
 	req.Host = "shop.example"
 	if _, err := w.do(req); err != nil || a.got()[0].host != "shop.example" {
@@ -89,7 +90,7 @@ func TestTLSIsToTheServicesName(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			w := newWorld(t, &Transport{Base: row.base})
-			w.set("example.com", up("example.com", "a", a.addr()), spare("example.com", "b", b.addr()))
+			w.Set("example.com", fake.Up("example.com", "a", a.addr()), fake.Spare("example.com", "b", b.addr()))
 			for range 2 {
 				w.want("200 a", "POST", "https://example.com/", "x")
 				w.want("200 a", "POST", "https://EXAMPLE.com:443/", "")
@@ -101,14 +102,14 @@ func TestTLSIsToTheServicesName(t *testing.T) {
 		})
 	}
 	w := newWorld(t, &Transport{Base: &http.Transport{TLSClientConfig: trusting(a)}})
-	w.set("orders", up("orders", "a", a.addr()))
+	w.Set("orders", fake.Up("orders", "a", a.addr()))
 	if _, err := w.fetch("GET", "https://orders/", ""); err == nil || !strings.Contains(err.Error(), "valid for") {
 		t.Errorf("a certificate for another name: %v", err)
 	}
 	named := trusting(a)
 	named.ServerName = "example.com"
 	w2 := newWorld(t, &Transport{Base: &http.Transport{TLSClientConfig: named}})
-	w2.set("orders", up("orders", "a", a.addr()))
+	w2.Set("orders", fake.Up("orders", "a", a.addr()))
 	w2.want("200 a", "GET", "https://orders/", "")
 }
 
@@ -116,14 +117,14 @@ func TestTLSIsToTheServicesName(t *testing.T) {
 func TestBaseKeepsItsHTTP2(t *testing.T) {
 	a := serve(t, "a", nil, startTLS, func(s *httptest.Server) { s.EnableHTTP2 = true })
 	w := newWorld(t, &Transport{Base: http.DefaultTransport.(*http.Transport)})
-	w.set("orders", up("orders", "a", a.addr()))
+	w.Set("orders", fake.Up("orders", "a", a.addr()))
 	w.fetch("GET", "https://orders/", "")
 	if !w.tr.pattern.ForceAttemptHTTP2 {
 		t.Error("HTTP/2 is lost")
 	}
 	off := &http.Transport{TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
 	w = newWorld(t, &Transport{Base: off})
-	w.set("orders", up("orders", "a", a.addr()))
+	w.Set("orders", fake.Up("orders", "a", a.addr()))
 	w.fetch("GET", "https://orders/", "")
 	if w.tr.pattern.ForceAttemptHTTP2 {
 		t.Error("HTTP/2 was off, and is on")
@@ -144,7 +145,7 @@ func TestWrapIsAroundEachTry(t *testing.T) {
 		})
 	}})
 	b := serve(t, "b", nil)
-	w.set("orders", up("orders", "a", deadPort(t)), spare("orders", "b", b.addr()))
+	w.Set("orders", fake.Up("orders", "a", fake.DeadPort(t)), fake.Spare("orders", "b", b.addr()))
 	var got, wrote atomic.Int64
 	req := post(t, strings.NewReader("x"))
 	req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
@@ -169,7 +170,7 @@ func TestWrapIsAroundEachTry(t *testing.T) {
 func TestRequestsThatNetHTTPRefusesAreTheCallers(t *testing.T) {
 	w := newWorld(t, &Transport{})
 	a := serve(t, "a", nil)
-	w.set("orders", up("orders", "a", a.addr()), spare("orders", "b", a.addr()))
+	w.Set("orders", fake.Up("orders", "a", a.addr()), fake.Spare("orders", "b", a.addr()))
 	for range 3 {
 		if _, err := w.fetch("GET", "http://orders/", "", "Bad", "a\nb"); eider.KindOf(err) != eider.Invalid || !strings.Contains(err.Error(), "header") {
 			t.Errorf("got %v", err)
@@ -192,8 +193,8 @@ func TestUpgradesAreBothWays(t *testing.T) {
 		line, _ := buf.ReadString('\n')
 		io.WriteString(c, line)
 	})
-	in := up("orders", "a", a.addr())
-	w.set("orders", in)
+	in := fake.Up("orders", "a", a.addr())
+	w.Set("orders", in)
 	req := post(t, nil)
 	req.Method = "GET"
 	req.Header.Set("Connection", "Upgrade")
@@ -206,8 +207,8 @@ func TestUpgradesAreBothWays(t *testing.T) {
 	if !ok {
 		t.Fatalf("the body is a %T", resp.Body)
 	}
-	w.apply("orders", draining(in), up("orders", "b", a.addr())) // letting go leaves it alone
-	w.await("letting go", w.letGo("a"))
+	w.Apply("orders", fake.Draining(in), fake.Up("orders", "b", a.addr())) // letting go leaves it alone
+	w.Await("letting go", fake.LetGo("a"))
 	fmt.Fprintln(rw, "hello")
 	if line, err := bufio.NewReader(rw).ReadString('\n'); err != nil || line != "hello\n" {
 		t.Errorf("%q, %v", line, err)
@@ -220,7 +221,7 @@ func TestExpectContinueGoesElsewhereUnsent(t *testing.T) {
 	a := serve(t, "", nil)
 	a.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(421) })
 	b := serve(t, "b", nil)
-	w.set("orders", up("orders", "a", a.addr()), spare("orders", "b", b.addr()))
+	w.Set("orders", fake.Up("orders", "a", a.addr()), fake.Spare("orders", "b", b.addr()))
 	body := &single{Reader: strings.NewReader("once")}
 	req := post(t, body)
 	req.Header.Set("Expect", "100-continue")
@@ -232,7 +233,7 @@ func TestExpectContinueGoesElsewhereUnsent(t *testing.T) {
 func TestFilesAreSentAsTheyAre(t *testing.T) {
 	w := newWorld(t, &Transport{})
 	a := serve(t, "a", nil)
-	w.set("orders", up("orders", "a", a.addr()))
+	w.Set("orders", fake.Up("orders", "a", a.addr()))
 	big := strings.Repeat("0123456789", 1<<17)
 	w.want("200 a", "POST", "http://orders/", big)
 	if got := a.got()[0].body; got != big {

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/eiderhq/eider/internal/fake"
 )
 
 // requests reads HTTP/1 requests from a connection, each with its body, until one can't be read.
@@ -127,7 +129,7 @@ func (y *tally) sum() (n int) {
 }
 
 func TestScriptsSpeakHTTP(t *testing.T) {
-	l := script(t, func(_ int, c net.Conn) {
+	l := fake.Script(t, func(_ int, c net.Conn) {
 		frames(c, func(_ int, stream uint32) bool { answerHTTP2(c, stream); return true })
 	})
 	tr := h2cBase()

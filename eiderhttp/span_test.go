@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/internal/fake"
 )
 
 // recorder keeps spans, as an SDK would.
@@ -133,7 +134,7 @@ func (s *recorded) is(t *testing.T, want ...string) {
 }
 
 func TestASpanForARequest(t *testing.T) {
-	cut := script(t, func(n int, c net.Conn) { c.Read(make([]byte, 1)) })
+	cut := fake.Script(t, func(n int, c net.Conn) { c.Read(make([]byte, 1)) })
 	well := serve(t, "well", func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/teapot":
@@ -147,9 +148,9 @@ func TestASpanForARequest(t *testing.T) {
 	})
 	spans := &recorder{}
 	w := newWorld(t, &Transport{TracerProvider: spans, Propagator: propagation.TraceContext{}})
-	a, b, c := up("orders", "a", deadPort(t)), spare("orders", "b", well.addr()), up("orders", "a", cut.Addr().String())
+	a, b, c := fake.Up("orders", "a", fake.DeadPort(t)), fake.Spare("orders", "b", well.addr()), fake.Up("orders", "a", cut.Addr().String())
 
-	w.set("orders", a, b)
+	w.Set("orders", a, b)
 	w.want("200 00-07000000000000000000000000000000-0100000000000000-01", "POST", "http://orders/pay?card=4711", "body")
 	s := spans.only(t)
 	if s.name != "POST" || s.kind != trace.SpanKindClient || s.status != codes.Unset {
@@ -161,7 +162,7 @@ func TestASpanForARequest(t *testing.T) {
 		t.Errorf("its events are %q, want %q", got, want)
 	}
 
-	w.apply("orders", b)
+	w.Apply("orders", b)
 	w.want("418 ", "GET", "http://orders/teapot", "")
 	s = spans.only(t)
 	s.is(t, "http.response.status_code=418", "error.type=418", "http.request.resend_count=-")
@@ -174,7 +175,7 @@ func TestASpanForARequest(t *testing.T) {
 	s = spans.only(t)
 	s.is(t, "http.response.status_code=200", "error.type=cut")
 
-	w.apply("orders", c)
+	w.Apply("orders", c)
 	if _, err := w.fetch("POST", "http://orders/pay", "body"); err == nil {
 		t.Error("a cut POST is sent again")
 	}
@@ -183,7 +184,7 @@ func TestASpanForARequest(t *testing.T) {
 	if s.status != codes.Error || len(s.events) != 2 {
 		t.Errorf("a cut request is %s, with %q", s.status, s.events)
 	}
-	w.apply("orders", gone(c), gone(b))
+	w.Apply("orders", fake.Gone(c), fake.Gone(b))
 	w.fetch("BREW", "http://orders/", "")
 	s = spans.only(t)
 	s.is(t, "http.request.method=_OTHER", "error.type="+eider.NoInstance.String())
@@ -204,13 +205,13 @@ func TestTracesGoOn(t *testing.T) {
 		})
 	}
 	w := newWorld(t, &Transport{TracerProvider: spans, Wrap: wrap})
-	w.set("orders", up("orders", "a", well.addr()))
+	w.Set("orders", fake.Up("orders", "a", well.addr()))
 	w.want("200 ", "GET", "http://orders/", "") // no propagator: nothing is written
 	if s := spans.only(t); !below.Equal(s.context) {
 		t.Errorf("Wrap is below %v, want %v", below, s.context)
 	}
 	w = newWorld(t, &Transport{Propagator: propagation.TraceContext{}})
-	w.set("orders", up("orders", "a", well.addr()))
+	w.Set("orders", fake.Up("orders", "a", well.addr()))
 	own := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}})
 	req, err := http.NewRequestWithContext(trace.ContextWithSpanContext(t.Context(), own), "GET", "http://orders/", nil)
 	if err != nil {
@@ -229,7 +230,7 @@ func TestUntracedCostsNothing(t *testing.T) {
 	a := serve(t, "", nil)
 	allocations := func(tr *Transport) float64 {
 		w := newWorld(t, tr)
-		w.set("orders", up("orders", "a", a.addr()))
+		w.Set("orders", fake.Up("orders", "a", a.addr()))
 		roundTrip(t, tr, "GET", "http://orders/pay", nil)
 		least := 1e9 // the server allocates in the same process, now and then more
 		for range 5 {

@@ -9,10 +9,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/eiderhq/eider/internal/fake"
 )
 
 func TestStalenessIsSeenWithoutReading(t *testing.T) {
-	l := listen(t)
+	l := fake.Listen(t)
 	client, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +79,7 @@ func TestS10EndedIdleConnectionIsNotWrittenTo(t *testing.T) {
 	w := newWorld(t, &Transport{Base: &http.Transport{DialContext: d.DialContext}})
 	defer close(d.hear)
 	ended := make(chan struct{})
-	l := script(t, func(_ int, c net.Conn) {
+	l := fake.Script(t, func(_ int, c net.Conn) {
 		requests(c, func(n int, r *http.Request, _ string) bool {
 			io.WriteString(c, answerOK)
 			return false
@@ -87,7 +89,7 @@ func TestS10EndedIdleConnectionIsNotWrittenTo(t *testing.T) {
 		io.Copy(io.Discard, c)
 	})
 	b := serve(t, "b", nil)
-	w.set("orders", up("orders", "a", l.Addr().String()), spare("orders", "b", b.addr()))
+	w.Set("orders", fake.Up("orders", "a", l.Addr().String()), fake.Spare("orders", "b", b.addr()))
 	w.want("200 a", "POST", "http://orders/", "x")
 	<-ended
 	w.want("200 b", "POST", "http://orders/", "x")

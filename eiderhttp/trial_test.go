@@ -6,18 +6,13 @@ import (
 	"time"
 
 	"github.com/eiderhq/eider"
-	pb "github.com/eiderhq/eider/api/eider/v1"
+	"github.com/eiderhq/eider/internal/fake"
 )
-
-func hanging(in eider.Instance) eider.Instance {
-	in.Suspicion = eider.Wedged
-	return in
-}
 
 // ask has the node ask for a trial, and waits until the roster has heard.
 func (w *world) ask(in eider.Instance) {
 	w.t.Helper()
-	w.trials <- &pb.WatchReply{Kind: &pb.WatchReply_Trial{Trial: &pb.Trial{Service: in.Service, Id: in.ID, Nonce: in.Incarnation.Nonce}}}
+	w.Ask(in)
 	r := (*w.tr.services.Load())[in.Service].roster
 	for end := time.Now().Add(patience); !r.TrialWaits(); {
 		if time.Now().After(end) {
@@ -33,8 +28,8 @@ func TestU3ATrialGoesToWhoMayHang(t *testing.T) {
 	well := serve(t, "well", nil)
 	stuck := serve(t, "stuck", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	w := newWorld(t, &Transport{Slow: 50 * time.Millisecond, RetryRatio: -1, Tries: 2})
-	a, b := up("orders", "a", well.addr()), hanging(up("orders", "b", stuck.addr()))
-	w.set("orders", a, b)
+	a, b := fake.Up("orders", "a", well.addr()), fake.Hanging(fake.Up("orders", "b", stuck.addr()))
+	w.Set("orders", a, b)
 	for range 20 {
 		w.want("200 well", "GET", "http://orders/", "")
 	}
@@ -57,8 +52,8 @@ func TestU3ATrialGoesToWhoMayHang(t *testing.T) {
 func TestU3ATrialIsAnsweredByWhoHangsNoMore(t *testing.T) {
 	well, stuck := serve(t, "well", nil), serve(t, "stuck no more", nil)
 	w := newWorld(t, &Transport{Slow: patience, RetryRatio: -1, Tries: 2})
-	a, b := up("orders", "a", well.addr()), hanging(up("orders", "b", stuck.addr()))
-	w.set("orders", a, b)
+	a, b := fake.Up("orders", "a", well.addr()), fake.Hanging(fake.Up("orders", "b", stuck.addr()))
+	w.Set("orders", a, b)
 	w.want("200 well", "GET", "http://orders/", "")
 	w.ask(b)
 	w.want("200 stuck no more", "POST", "http://orders/", "body", "Idempotency-Key", "1")
@@ -69,8 +64,8 @@ func TestU3ATrialIsAnsweredByWhoHangsNoMore(t *testing.T) {
 func TestATrialNeedsASecondTry(t *testing.T) {
 	well, stuck := serve(t, "well", nil), serve(t, "stuck", nil)
 	w := newWorld(t, &Transport{Tries: 1})
-	a, b := up("orders", "a", well.addr()), hanging(up("orders", "b", stuck.addr()))
-	w.set("orders", a, b)
+	a, b := fake.Up("orders", "a", well.addr()), fake.Hanging(fake.Up("orders", "b", stuck.addr()))
+	w.Set("orders", a, b)
 	w.want("200 well", "GET", "http://orders/", "")
 	w.ask(b)
 	for range 20 {
