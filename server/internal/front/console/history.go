@@ -3,6 +3,7 @@ package console
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -16,6 +17,7 @@ type history struct {
 	reg    replica.Reader
 	events *prometheus.Desc
 	pauses *prometheus.HistogramVec
+	beyond prometheus.Counter // pauses beyond what was derived for them
 
 	mu     sync.Mutex
 	run    uint64
@@ -33,6 +35,10 @@ var kinds = []eider.EventKind{eider.EventRegistered, eider.EventReattached, eide
 	eider.EventNotKept, eider.EventKept, eider.EventCallerJoined, eider.EventCallerLeft, eider.EventRefused, eider.EventHeld,
 	eider.EventReleased, eider.EventHoldEnded, eider.EventHeldGone, unread}
 
+// windowSlack is what a pause may take beyond its bound before it counts as exceeded: one that a cap ends is over
+// when the node looks, a little after the cap.
+const windowSlack = time.Second
+
 // How a pause ended.
 const (
 	endedByLetGo = "let go"
@@ -44,7 +50,9 @@ func newHistory(reg replica.Reader) *history {
 		events: prometheus.NewDesc("eider_events_total", "Events of this node run by kind; unread are those that were no longer kept when a scrape came.", []string{"kind"}, nil),
 		pauses: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "eider_drain_pause_seconds",
 			Help:    "Lame-duck pauses, from the leave to the barrier, by what ended them: every caller let go, or a cap passed for at least one.",
-			Buckets: []float64{.002, .005, .01, .02, .05, .1, .25, .5, 1, 2, 4, 8, 16, 32}}, []string{"ended"})}
+			Buckets: []float64{.002, .005, .01, .02, .05, .1, .25, .5, 1, 2, 4, 8, 16, 32}}, []string{"ended"}),
+		beyond: prometheus.NewCounter(prometheus.CounterOpts{Name: "eider_windows_exceeded_total",
+			Help: "Lame-duck pauses that took over 1 s longer than the bound derived for them."})}
 	h.pauses.WithLabelValues(endedByLetGo)
 	h.pauses.WithLabelValues(endedByCap)
 	return h
@@ -62,6 +70,7 @@ func zeros() map[string]uint64 {
 func (h *history) Describe(ch chan<- *prometheus.Desc) {
 	ch <- h.events
 	h.pauses.Describe(ch)
+	h.beyond.Describe(ch)
 }
 
 // Collect implements [prometheus.Collector].
@@ -77,6 +86,7 @@ func (h *history) Collect(ch chan<- prometheus.Metric) {
 		ch <- m
 	}
 	h.pauses.Collect(ch)
+	h.beyond.Collect(ch)
 }
 
 // catchUp counts the events since the last scrape. The registry is asked outside the lock, so of two
@@ -128,4 +138,7 @@ func (h *history) pause(e *eider.Event, drains []eider.Drain) {
 		how = endedByCap
 	}
 	h.pauses.WithLabelValues(how).Observe(drains[i].Barrier.Seconds())
+	if drains[i].Barrier > drains[i].Bound+windowSlack {
+		h.beyond.Inc()
+	}
 }

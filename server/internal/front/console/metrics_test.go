@@ -139,6 +139,24 @@ func TestPausesAreObserved(t *testing.T) {
 	})
 }
 
+// TestExceededWindowsAreCounted: one that a cap ends isn't, one that its node ends seconds late is.
+func TestExceededWindowsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for barrier, want := range map[time.Duration]string{8010 * time.Millisecond: "0", 9 * time.Second: "0", 9700 * time.Millisecond: "1"} {
+			reg := stage.New(eider.Node{Run: 1})
+			dep := eider.Departure{Key: eider.Key{Service: "orders", ID: "5"}, Incarnation: nonce(5)}
+			reg.SetDrains(eider.Drain{Departure: dep, Reached: true, Bound: 8 * time.Second, Barrier: barrier, Status: eider.Left})
+			reg.Tell(eider.Event{Kind: eider.EventBarrier, Service: "orders", ID: "5", Incarnation: nonce(5)})
+			h := New(reg, Config{Logger: quiet()})
+			for range 2 {
+				if text := scrape(h); !strings.Contains(text, "eider_windows_exceeded_total "+want+"\n") {
+					t.Errorf("a pause of %s under a bound of 8s: the counter isn't %s", barrier, want)
+				}
+			}
+		}
+	})
+}
+
 // FuzzRequests: whatever is asked for, the answer is JSON (or metrics, or 304), within bounds, and no 500.
 func FuzzRequests(f *testing.F) {
 	for _, seed := range [][2]string{{"/v1/services", "limit=1&after=a"}, {"/v1/services/orders", "after=%00"}, {"/v1/events", "after=abc-1"}, {"/v1/events", "last=3&service=orders"},
