@@ -236,6 +236,24 @@ func (t *Table) Bound(service string) time.Duration {
 	return bound
 }
 
+// Timing returns what the windows of a service are derived from; false if nothing is known of it.
+func (t *Table) Timing(service string) (eider.Timing, bool) {
+	svc := t.services[service]
+	if svc == nil {
+		return eider.Timing{}, false
+	}
+	out := eider.Timing{Service: service, Beat: t.cfg.Beat, SuspectAfter: t.cfg.SuspectAfter, Evidence: dialTimes[len(dialTimes)-1],
+		Reattach: t.cfg.Reattach, Cap: t.cfg.Cap + max(t.waits-t.clock, 0), Before: max(t.before-t.clock, 0), Bound: t.Bound(service)}
+	for _, e := range svc.live {
+		out.Lease = max(out.Lease, e.lease+e.extra)
+	}
+	out.Lease = cmp.Or(out.Lease, t.cfg.Lease)
+	if svc.strangers > 0 {
+		out.Unknown = t.cfg.Unknown
+	}
+	return out, true
+}
+
 // maxVoid bounds the sentences of Void.
 const maxVoid = 16
 

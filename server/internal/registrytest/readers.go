@@ -20,6 +20,20 @@ var readerCases = []testCase{
 			w.Errorf("cursors are of run %x, the node is %x", run, n.Run)
 		}
 	}},
+	{name: "TimingSaysWhatAWindowIsMadeOf", run: func(w *world) {
+		if got, known := w.reg.Timing("orders"); known {
+			w.Errorf("nobody has ever registered, and its timing is %+v", got)
+		}
+		w.serve("orders", "1")
+		patient := record("orders", "2", 2)
+		_, err := w.process("patient").at.Register(patient, 45*time.Second, [16]byte{})
+		w.must(err)
+		got, known := w.reg.Timing("orders")
+		if !known || got.Service != "orders" || got.Lease != 45*time.Second || got.Bound != longest || got.Cap <= 0 || got.Cap > got.Bound ||
+			got.Beat <= 0 || got.SuspectAfter < got.Beat || got.SuspectAfter > got.Lease || got.Evidence <= 0 || got.Reattach <= 0 || got.Batch <= 0 || got.Unknown != 0 {
+			w.Errorf("the timing is %+v", got)
+		}
+	}},
 	{name: "EventsAreToldInOrder", run: func(w *world) {
 		p := w.serve("orders", "1")
 		p.leave()

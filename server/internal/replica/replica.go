@@ -29,6 +29,7 @@ type Reader interface {
 	Node() eider.Node
 	Services() []eider.Summary                          // ordered by name
 	View(service string) (*eider.View, bool)            // false if the node has never heard of the service
+	Timing(service string) (eider.Timing, bool)         // what its windows are derived from; false as with View
 	Callers(service string) []eider.Caller              // ordered by service and id; "" means of every service
 	Drains(service string) []eider.Drain                // newest first, the running ones and the last 256; "" means all
 	Events(after uint64) ([]eider.Event, bool)          // what is kept after that number; false if some before it were lost

@@ -89,6 +89,13 @@ func (r *Registry) Drains(service string) (out []eider.Drain) {
 	return out
 }
 
+// Timing returns what the windows of a service are derived from; false if nothing is known of it.
+func (r *Registry) Timing(service string) (out eider.Timing, known bool) {
+	r.look(func(_ time.Time, t *ledger.Table) { out, known = t.Timing(service) })
+	out.Batch = window
+	return out, known
+}
+
 // Postpone adds a retry-after that was handed out for a known instance to its lease.
 func (r *Registry) Postpone(key eider.Key, by time.Duration) {
 	defer r.mu.Unlock()

@@ -20,6 +20,7 @@ type Registry struct {
 	views    map[string]*eider.View
 	callers  []eider.Caller
 	drains   []eider.Drain
+	timings  map[string]eider.Timing
 	events   []eider.Event
 	kept     int // of events
 	ended    error
@@ -31,7 +32,7 @@ type Registry struct {
 
 // New returns a registry that knows nobody.
 func New(node eider.Node) *Registry {
-	return &Registry{node: node, views: map[string]*eider.View{}, kept: 4096, changed: make(chan struct{})}
+	return &Registry{node: node, views: map[string]*eider.View{}, timings: map[string]eider.Timing{}, kept: 4096, changed: make(chan struct{})}
 }
 
 // SetNode replaces how the node describes itself.
@@ -93,6 +94,13 @@ func (r *Registry) SetDrains(drains ...eider.Drain) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drains = drains
+}
+
+// SetTiming replaces the timing of its service.
+func (r *Registry) SetTiming(t eider.Timing) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.timings[t.Service] = t
 }
 
 // Keep bounds the events kept.
@@ -198,6 +206,16 @@ func (r *Registry) Callers(service string) (out []eider.Caller) {
 		}
 	}
 	return out
+}
+
+// Timing implements the Reader.
+func (r *Registry) Timing(service string) (eider.Timing, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, known := r.views[service]
+	t := r.timings[service]
+	t.Service = service
+	return t, known
 }
 
 // Drains implements the Reader.
