@@ -11,7 +11,8 @@ import (
 // The clock is what decides, never the wall's: it counts the steps between calls, takes a step back as
 // none, and takes a step longer than Config.Gap (a stopped process, a sleeping laptop, a wall clock set
 // forward) as the half gap in which the node certainly meant to look. A node that is so overloaded that
-// it looks less than once a gap thus has slower clocks, never none.
+// it looks less than once a gap thus has slower clocks, never none. Only what an operator has promised until
+// a time of the wall's clock goes by that one: see ending.
 type moment = time.Duration
 
 // begin moves the clock to now. Every method that changes something calls it first and take last.
@@ -56,6 +57,9 @@ func (t *Table) Next() time.Time {
 	if len(t.alarms) > 0 {
 		wait = min(wait, max(t.alarms[0].at-t.clock, 0))
 	}
+	if len(t.endings) > 0 {
+		wait = min(wait, max(t.endings[0].at-t.wall(), 0))
+	}
 	if at, any := t.rounds.next(); any {
 		wait = min(wait, max(at-t.clock, 0))
 	}
@@ -73,11 +77,17 @@ func (t *Table) Look(now time.Time) Effects {
 	t.forget()
 	t.work = lookWork
 	t.round()
-	for len(t.alarms) > 0 && t.alarms[0].at <= t.clock && t.work > 0 {
+	t.wake(&t.alarms, t.clock)
+	t.wake(&t.endings, t.wall())
+	return t.take()
+}
+
+// wake has everybody do what is due by a clock, as long as there is work left.
+func (t *Table) wake(due *alarms, clock moment) {
+	for len(*due) > 0 && (*due)[0].at <= clock && t.work > 0 {
 		t.work--
-		who := t.alarms[0].who
-		t.alarms.cancel(who)
+		who := (*due)[0].who
+		due.cancel(who)
 		who.due(t)
 	}
-	return t.take()
 }

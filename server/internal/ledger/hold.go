@@ -32,7 +32,7 @@ type hold struct {
 	count uint64
 	word  *eider.Hold // nil: released. Never written to: views share it
 	slot  int32
-	ends  moment    // by itself, if word.Until says so
+	ends  int32     // its place among the endings
 	alone bool      // nobody of the key is listed,
 	gone  time.Time // by the wall's clock, since then
 	warn  moment    // when that is next told, if alone
@@ -40,6 +40,22 @@ type hold struct {
 }
 
 func (h *hold) place() *int32 { return &h.slot }
+
+// ending is a hold that ends by itself. It was promised until a time of the wall's clock, which everybody is shown, and
+// that clock goes on while the machine sleeps, or is set: so it is in a heap of its own, by that clock.
+type ending hold
+
+func (h *ending) place() *int32 { return &h.ends }
+
+// due ends a hold whose time is over.
+func (h *ending) due(t *Table) {
+	t.mark(t.last, Mark{Key: h.key, Count: t.nextCount()}, eider.EventHoldEnded, "as it was to; held for "+t.last.Sub(h.word.Since).Round(time.Second).String())
+}
+
+// wall is the wall's clock, counted from the table's start.
+func (t *Table) wall() moment { return t.since(t.last) }
+
+func (t *Table) since(at time.Time) moment { return at.Round(0).Sub(t.start) }
 
 // held tells whether the key is. A nil hold is none.
 func (h *hold) held() bool { return h != nil && h.word != nil }
@@ -173,11 +189,14 @@ func (t *Table) mark(now time.Time, m Mark, kind eider.EventKind, why string) {
 		t.freed = slices.DeleteFunc(t.freed, func(other *hold) bool { return other == h })
 	}
 	h.count, h.word = m.Count, m.Hold
+	t.endings.cancel((*ending)(h))
 	if h.word == nil {
 		t.free(h)
 	} else {
 		t.held++
-		h.ends = t.clock + max(h.word.Until.Sub(now), 0)
+		if until := h.word.Until; !until.IsZero() {
+			t.endings.set((*ending)(h), t.since(until))
+		}
 	}
 	t.bind(e)
 	h.look(t, e)
@@ -284,31 +303,21 @@ func (h *hold) look(t *Table, e *entry) {
 	switch {
 	case h.word == nil:
 		t.alarms.set(h, h.freed+t.cfg.Retention)
-	case h.word.Until.IsZero() && !h.alone:
-		t.alarms.cancel(h)
-	case h.word.Until.IsZero():
+	case h.alone:
 		t.alarms.set(h, h.warn)
-	case !h.alone:
-		t.alarms.set(h, h.ends)
 	default:
-		t.alarms.set(h, min(h.ends, h.warn))
+		t.alarms.cancel(h)
 	}
 }
 
-// due ends a hold whose time is over, warns of one that is perhaps forgotten, and forgets a release.
+// due forgets a release, and warns of a hold that is perhaps forgotten.
 func (h *hold) due(t *Table) {
-	switch {
-	case h.word == nil:
+	if h.word == nil {
 		t.forgetHold(h)
 		return
-	case !h.word.Until.IsZero() && t.clock >= h.ends:
-		t.mark(t.last, Mark{Key: h.key, Count: t.nextCount()}, eider.EventHoldEnded, "as it was to; held for "+t.last.Sub(h.word.Since).Round(time.Second).String())
-		return
 	}
-	if t.clock >= h.warn {
-		h.warn = t.clock + heldAgain
-		t.tellHold(eider.EventHeldGone, h, nil, h.about()+"nobody of that name has been listed for "+t.last.Sub(h.gone).Round(time.Hour).String()+"; release it if it is forgotten")
-	}
+	h.warn = t.clock + heldAgain
+	t.tellHold(eider.EventHeldGone, h, nil, h.about()+"nobody of that name has been listed for "+t.last.Sub(h.gone).Round(time.Hour).String()+"; release it if it is forgotten")
 	h.look(t, t.find(h.key))
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -189,7 +190,7 @@ func TestAReleaseAndAnotherHold(t *testing.T) {
 	}
 }
 
-// TestAHoldEndsByItself, on the clock of the table, and says so; and is warned about when its instance is gone for days.
+// TestAHoldEndsByItself, at its time, and says so; and is warned about when its instance is gone for days.
 func TestAHoldEndsByItself(t *testing.T) {
 	w := fresh(t)
 	w.mustRegister("p", "orders/1", "10.0.0.1:80")
@@ -223,6 +224,79 @@ func TestAHoldEndsByItself(t *testing.T) {
 	}
 	if _, _, err := w.tb.Hold(w.now, key("orders/3"), eider.Hold{}); eider.KindOf(err) != eider.NotFound {
 		t.Errorf("to hold who never was: %v", err)
+	}
+}
+
+// slept is what a process reads of the clocks after its machine has slept, for whole seconds: the wall's has gone on, the
+// monotonic one hasn't. No other function makes such a time, so it is written as package time lays it out.
+func slept(t *testing.T, at time.Time, d time.Duration) time.Time {
+	t.Helper()
+	woken := at
+	*(*uint64)(unsafe.Pointer(&woken)) += uint64(d/time.Second) << 30
+	if woken.Sub(at) != 0 || woken.Round(0).Sub(at.Round(0)) != d {
+		t.Fatalf("a time is laid out otherwise: %s is %s later", woken, woken.Sub(at))
+	}
+	return woken
+}
+
+// TestAHoldsEndIsOfTheWallsClock: for as long as the node didn't run, its machine slept, or the clock is set, a hold ends
+// when its time has come, not that much later; and neither the table's clock nor anybody's lease takes note.
+func TestAHoldsEndIsOfTheWallsClock(t *testing.T) {
+	for _, c := range []struct {
+		what   string
+		passes func(at time.Time, d time.Duration) time.Time
+		paused int
+	}{
+		{"the process was stopped", func(at time.Time, d time.Duration) time.Time { return at.Add(d) }, 1},
+		{"the machine slept", func(at time.Time, d time.Duration) time.Time { return slept(t, at, d) }, 0},
+	} {
+		w := fresh(t)
+		w.now = time.Now()
+		w.tb = New(Config{Node: "a", Fresh: true}, w.now)
+		w.mustRegister("p", "orders/1", "10.0.0.1:80")
+		w.mustRegister("q", "orders/2", "10.0.0.2:80")
+		w.hold("orders/1", eider.Hold{Until: w.now.Add(2 * time.Hour)})
+		w.hold("orders/2", eider.Hold{Until: w.now.Add(4 * time.Hour)})
+		clock := w.tb.clock
+		w.now = c.passes(w.now, 3*time.Hour)
+		w.saw(w.tb.Look(w.now.Add(time.Millisecond)))
+		if w.heldBy("orders/1") != 0 || w.count(eider.EventHoldEnded) != 1 {
+			t.Errorf("%s: the hold overstays its end", c.what)
+		}
+		if e := w.events[len(w.events)-1]; e.Kind != eider.EventHoldEnded || !strings.Contains(e.Detail, "held for 3h0m0s") {
+			t.Errorf("%s: %s", c.what, e)
+		}
+		if w.heldBy("orders/2") == 0 {
+			t.Errorf("%s: a hold has ended early", c.what)
+		}
+		if got := w.count(eider.EventPaused); got != c.paused || w.tb.clock-clock > time.Second {
+			t.Errorf("%s: %d pauses, and the table's clock is %s later", c.what, got, w.tb.clock-clock)
+		}
+		if next := w.tb.Next().Sub(w.tb.last); next > time.Second {
+			t.Errorf("%s: it looks again in %s", c.what, next)
+		}
+	}
+}
+
+// TestAHoldOfAClockThatIsSetBack ends when that clock says so, as everybody is told; and is woken for at that time.
+func TestAHoldOfAClockThatIsSetBack(t *testing.T) {
+	w := fresh(t)
+	w.mustRegister("p", "orders/1", "10.0.0.1:80")
+	until := w.now.Add(10 * time.Minute)
+	w.hold("orders/1", eider.Hold{Until: until})
+	w.now = w.now.Add(-5 * time.Minute)
+	w.processes["p"].beaten = w.now
+	w.advance(15*time.Minute - 100*time.Millisecond)
+	if w.heldBy("orders/1") == 0 {
+		t.Error("it has ended before the time that everybody was told")
+	}
+	w.saw(w.tb.Look(w.now))
+	if next := w.tb.Next(); next.After(until) {
+		t.Errorf("it looks again at %s, and the hold ends at %s", next, until)
+	}
+	w.advance(100 * time.Millisecond)
+	if w.heldBy("orders/1") != 0 {
+		t.Error("it overstays its end")
 	}
 }
 

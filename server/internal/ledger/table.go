@@ -14,6 +14,7 @@ import (
 type Table struct {
 	cfg Config
 
+	start  time.Time // by the wall's clock
 	last   time.Time // of the last call
 	clock  moment
 	grace  moment // until then silence ends nobody
@@ -46,12 +47,13 @@ type Table struct {
 	waits     moment         // some caller was told to come back by then
 	peers     []peer
 
-	words  words
-	alarms alarms
-	rounds rounds
-	pulses pulses
-	tombs  list
-	live   int // instances
+	words   words
+	alarms  alarms
+	endings alarms // of holds, by the wall's clock
+	rounds  rounds
+	pulses  pulses
+	tombs   list
+	live    int // instances
 
 	groups     map[groupKey]*group
 	node       scope
@@ -74,7 +76,7 @@ type Table struct {
 func New(cfg Config, now time.Time) *Table {
 	cfg = cfg.withDefaults()
 	t := &Table{
-		cfg: cfg, last: now, node: scope{floor: 2},
+		cfg: cfg, start: now.Round(0), last: now, node: scope{floor: 2},
 		services: map[string]*service{}, sessions: map[Session]*pulse{}, followers: map[Follower]*follower{},
 		processes: map[string]*process{}, addresses: map[string]*entry{}, drains: map[departure]*drain{}, holds: map[eider.Key]*hold{}, pollersOf: map[string]int{},
 		groups: map[groupKey]*group{}, words: words{}, rounds: newRounds(cfg.SuspectAfter),

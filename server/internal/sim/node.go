@@ -87,6 +87,7 @@ func (n *node) look(run uint64) {
 	}
 	if !n.stopped {
 		n.took(n.tb.Look(n.clock()))
+		n.checkEnds()
 	}
 	wait := max(n.tb.Next().Sub(n.clock()), time.Millisecond)
 	n.w.after(wait, func() { n.look(run) })
