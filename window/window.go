@@ -1,7 +1,11 @@
 // Package window answers: how long may a departed instance still be called?
 //
-// It is arithmetic alone: terms that run on independent clocks add up, in the best case and in the
-// worst, and each number keeps its reason. No goroutine, no I/O, no clock.
+// It is arithmetic alone: no goroutine, no I/O, no clock. A [Term] is one cause of delay, with the way its
+// delays lie between the best and the worst, and with its reason. Terms that run on independent clocks are a
+// [Sum]: its best and worst cases add up, and its [Spread] tells what lies between, by percentiles. A [Forecast]
+// is the window of a departure that was planned and of a crash, with what it costs to keep them so short; what
+// it advises is how long to serve on. A window that has no bound is void and says why: no number is better
+// than one that doesn't hold.
 package window
 
 import (
@@ -12,34 +16,6 @@ import (
 	"text/tabwriter"
 	"time"
 )
-
-// Term is one cause of delay, on a clock of its own.
-type Term struct {
-	Name   string        // what it is: "caller refresh"
-	Min    time.Duration // when all goes well
-	Max    time.Duration // at the worst; at least Min
-	Source string        // where the numbers come from: "default", "EIDER_GRACE", "pushed by the node"
-}
-
-// Fixed is a term that always takes the same time.
-func Fixed(name string, d time.Duration, source string) Term {
-	return Term{Name: name, Min: d, Max: d, Source: source}
-}
-
-// Check reports everything that is wrong with the term.
-func (t Term) Check() error {
-	var errs []error
-	if t.Name == "" {
-		errs = append(errs, fmt.Errorf("term of %s: it has no name; say what takes this time", t.Max))
-	}
-	if t.Min < 0 {
-		errs = append(errs, fmt.Errorf("term %q: its best case %s is below 0", t.Name, t.Min))
-	}
-	if t.Max < t.Min {
-		errs = append(errs, fmt.Errorf("term %q: its worst case %s is below its best case %s", t.Name, t.Max, t.Min))
-	}
-	return errors.Join(errs...)
-}
 
 // String writes "caller refresh 0s to 30s (fetch interval)".
 func (t Term) String() string {

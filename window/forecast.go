@@ -1,0 +1,123 @@
+package window
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Mean adds the means up, saturating like Worst.
+func (s Sum) Mean() time.Duration { return s.add(Term.Mean) }
+
+// Dominant returns the term with the longest worst case, the first one if there are several: what to shorten
+// first. There is none in an empty sum.
+func (s Sum) Dominant() (Term, bool) {
+	var longest Term
+	for i, t := range s {
+		if i == 0 || t.Max > longest.Max {
+			longest = t
+		}
+	}
+	return longest, len(s) > 0
+}
+
+// Window is how long a departed instance may still be called, or why nobody can say.
+type Window struct {
+	Terms    Sum
+	Void     string   // why no bound holds now, although terms add up; empty if it holds
+	VoidWhen []string // what would void it
+}
+
+// Forecast is what a registry and its callers make of a departure.
+type Forecast struct {
+	Planned Window // the instance says that it leaves
+	Crash   Window // it can't
+	Load    Load   // what it costs
+}
+
+// Fleet is what a forecast is made for. Its numbers count for the load and for what voids a window, hardly for
+// the window itself.
+type Fleet struct {
+	Callers   int // processes that call the service; 0 means 50
+	Instances int // of the service; 0 means 10
+	Lost      int // instances that go at once; 0 means 1
+}
+
+// Known puts in what isn't set.
+func (f Fleet) Known() Fleet {
+	if f.Callers <= 0 {
+		f.Callers = 50
+	}
+	if f.Instances <= 0 {
+		f.Instances = 10
+	}
+	if f.Lost <= 0 {
+		f.Lost = 1
+	}
+	return f
+}
+
+// String writes "50 callers, 10 instances, 1 lost at once", of the fleet with its defaults.
+func (f Fleet) String() string {
+	f = f.Known()
+	return fmt.Sprintf("%d callers, %d instances, %d lost at once", f.Callers, f.Instances, f.Lost)
+}
+
+// Reads is how many reads a second a fleet makes whose callers each ask once in every; 0 if they don't ask.
+func (f Fleet) Reads(every time.Duration) float64 { return rate(f.Known().Callers, every) }
+
+// Beats is how many renewals a second a fleet makes whose instances each renew once in every.
+func (f Fleet) Beats(every time.Duration) float64 { return rate(f.Known().Instances, every) }
+
+func rate(n int, every time.Duration) float64 {
+	if every <= 0 {
+		return 0
+	}
+	return float64(n) / every.Seconds()
+}
+
+// Load is what a window costs: short timers are paid for in reads and beats, short leases in instances that are
+// given up although they live (W9).
+type Load struct {
+	ReadsPerSecond       float64
+	BeatsPerSecond       float64
+	FalseEvictionsPerDay float64 // instances of the fleet that are given up although they live
+	Assumed              string  // what that was reckoned with: the fleet, the pauses
+}
+
+const (
+	inFlight = 20 * time.Second // drain's default
+	margin   = 2 * time.Second  // timers are late, and an exit takes time
+)
+
+// Advice is what to set so that a planned departure loses nothing.
+type Advice struct {
+	Pause time.Duration // how long to serve on after the leave: a preStop sleep
+	Grace time.Duration // how long whoever ends the process has to wait: terminationGracePeriodSeconds
+	Why   string        // how they come about; begins with why they don't suffice, if the window is void
+}
+
+// Recommend derives the pause and the grace from the worst case of a planned departure. Requests in flight get
+// inFlight to end after the pause, 0 means 20s, the default of package drain.
+func (f Forecast) Recommend(flight time.Duration) Advice {
+	if flight <= 0 {
+		flight = inFlight
+	}
+	worst := f.Planned.Terms.Worst()
+	a := Advice{Pause: seconds(Sum{{Max: worst}, {Max: margin}}.Worst())}
+	a.Grace = seconds(Sum{{Max: a.Pause}, {Max: flight}}.Worst())
+	a.Why = fmt.Sprintf("pause %s = worst case of a planned departure %s + margin %s, in whole seconds; grace %s = pause + in-flight deadline %s",
+		a.Pause, worst, margin, a.Grace, flight)
+	if f.Planned.Void != "" {
+		a.Why = "no pause is long enough, since the window is void: " + f.Planned.Void + "; without that: " + a.Why
+	}
+	return a
+}
+
+// seconds rounds up to whole seconds, which is what hooks and manifests take.
+func seconds(d time.Duration) time.Duration {
+	if rest := d % time.Second; rest > 0 && d <= math.MaxInt64-time.Second {
+		return d - rest + time.Second
+	}
+	return d
+}
