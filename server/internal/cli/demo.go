@@ -24,15 +24,17 @@ loopback ports, and plays scenes with them, by default the first two:
   s8        two replicas, POSTs of 300 ms for 45 s, four ways to leave
   freeze    SIGSTOP of one instance for ten seconds; callers wait 1 s for an answer
   outage    kill -9 of the registry, which comes back from its disk
+            meanwhile an instance starts, and a caller that has a list on disk
   wedge     the handler of one instance hangs, and its process beats on
   mixed     a rolling restart under native callers, pollers, and callers that know nothing
 
 It exits with 1 when a promise breaks: a request lost in a restart; a call begun after the killed
 instance's port refused that failed; a call begun after the frozen or hanging instance was suspect
 that failed, a pick of it from then on, less than 60 % of the throughput, an instance taken for ended
-that wasn't; in an outage, a call that failed or a caller that had nobody to call; in a mixed fleet,
-a call that failed or a caller that a report doesn't name. Counts are the callers' own; each says
-when its own roster changed.`,
+that wasn't; in an outage, a call that failed, a caller that had nobody to call, one that started
+meanwhile and wasn't answered, an instance that did and didn't serve at once or wasn't listed
+afterwards; in a mixed fleet, a call that failed or a caller that a report doesn't name. Counts are
+the callers' own; each says when its own roster changed.`,
 		Example: `  eider demo
   eider demo --short
   eider demo --scene rollout --requests 100000 --json`,

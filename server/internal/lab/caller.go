@@ -32,9 +32,11 @@ type caller struct {
 	by    map[string]int
 	picks map[string]int64
 	slow  time.Duration // the longest call since the last tick
-	calls int           // begun
 	seen  *witness      // nil if nobody asks for one
 	book  *journal      // nil but in a crowd
+
+	calls    int  // begun; of the one goroutine that calls, as what follows
+	answered bool // one has been
 }
 
 func playCaller(ctx context.Context, r role, tell *teller, log *slog.Logger) error {
@@ -42,8 +44,9 @@ func playCaller(ctx context.Context, r role, tell *teller, log *slog.Logger) err
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.DialContext = c.births.dial
 	base.Proxy = nil
-	if r.Way == wayEider {
-		reg := registry.Open(registry.Config{Addr: r.GRPC, Caller: "caller", Logger: log})
+	switch {
+	case r.Way == wayEider:
+		reg := registry.Open(registry.Config{Addr: r.GRPC, Caller: "caller", Rosters: r.Rosters, Logger: log})
 		defer reg.Close()
 		if r.Crowd > 0 {
 			c.book = keepJournal(reg, r.Service)
@@ -57,7 +60,10 @@ func playCaller(ctx context.Context, r role, tell *teller, log *slog.Logger) err
 		}
 		c.client = &http.Client{Transport: transport, Timeout: 10 * time.Second}
 		c.target = func() (target, error) { return target{url: "http://" + r.Service + "/pay"}, nil }
-	} else {
+	case r.To != "":
+		c.client = &http.Client{Transport: base, Timeout: 10 * time.Second}
+		c.target = func() (target, error) { return target{url: "http://" + r.To + "/pay"}, nil }
+	default:
 		list := r.list()
 		if err := list.read(ctx); err != nil {
 			return err
@@ -134,7 +140,7 @@ func (c *caller) call(ctx context.Context) bool {
 	to, err := c.target()
 	seen := &sight{births: c.births}
 	begun := time.Now()
-	c.calls++ // by the one goroutine that calls
+	c.calls++
 	var id string
 	if err == nil {
 		id, err = c.post(context.WithValue(ctx, sightKey{}, seen), to, seen)
@@ -156,6 +162,10 @@ func (c *caller) call(ctx context.Context) bool {
 		c.by[id]++
 	}
 	c.mu.Unlock()
+	if err == nil && !c.answered {
+		c.answered = true
+		c.tell.tell(line{Kind: "up"})
+	}
 	if err != nil {
 		c.tell.tell(line{Kind: "failed", Failure: &failure{Way: c.role.Way, Why: why(err), Begun: begun.UnixNano(), Opened: opened, Target: port, Detail: err.Error()}})
 	}

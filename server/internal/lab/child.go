@@ -21,6 +21,7 @@ type child struct {
 	cmd    *exec.Cmd
 	stdin  io.Closer
 	ready  chan line     // its first "up", then closed
+	opened chan line     // its first "serving", likewise
 	done   chan struct{} // closed once it has ended and every line has been heard
 	errors tail
 
@@ -33,7 +34,7 @@ type child struct {
 func spawn(binary, name string, args []string, hear func(line)) (*child, error) {
 	cmd := exec.Command(binary, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is the conductor's: it ends its children in order
-	c := &child{name: name, cmd: cmd, ready: make(chan line, 1), done: make(chan struct{})}
+	c := &child{name: name, cmd: cmd, ready: make(chan line, 1), opened: make(chan line, 1), done: make(chan struct{})}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -67,7 +68,6 @@ func (c *child) listen(stdout, stderr io.Reader, hear func(line)) {
 	defer close(c.done)
 	var wg sync.WaitGroup
 	wg.Go(func() { c.hearErrors(stderr) })
-	up := false
 	scanner := bufio.NewScanner(stdout)
 	scanner.Buffer(nil, 1<<20)
 	for scanner.Scan() {
@@ -81,10 +81,9 @@ func (c *child) listen(stdout, stderr io.Reader, hear func(line)) {
 		}
 		switch l.Kind {
 		case "up":
-			if !up {
-				up = true
-				c.ready <- l
-			}
+			offer(c.ready, l)
+		case "serving":
+			offer(c.opened, l)
 		case "exit":
 			c.mu.Lock()
 			c.exit = l
@@ -100,6 +99,15 @@ func (c *child) listen(stdout, stderr io.Reader, hear func(line)) {
 	c.err = err
 	c.mu.Unlock()
 	close(c.ready)
+	close(c.opened)
+}
+
+// offer gives a channel of one its first line; what follows was said before.
+func offer(to chan<- line, l line) {
+	select {
+	case to <- l:
+	default:
+	}
 }
 
 // hearErrors keeps the last lines for an error's sake.
@@ -112,18 +120,25 @@ func (c *child) hearErrors(r io.Reader) {
 }
 
 // waitUp returns the child's first "up".
-func (c *child) waitUp(ctx context.Context) (line, error) {
+func (c *child) waitUp(ctx context.Context) (line, error) { return c.await(ctx, c.ready, "up") }
+
+// waitServing returns the child's first "serving".
+func (c *child) waitServing(ctx context.Context) (line, error) {
+	return c.await(ctx, c.opened, "serving")
+}
+
+func (c *child) await(ctx context.Context, first <-chan line, what string) (line, error) {
 	select {
-	case l, ok := <-c.ready:
+	case l, ok := <-first:
 		if !ok && ctx.Err() != nil {
 			return line{}, ctx.Err()
 		}
 		if !ok {
-			return line{}, fmt.Errorf("%s ended before it was up: %s", c.name, c.errors.String())
+			return line{}, fmt.Errorf("%s ended before it was %s: %s", c.name, what, c.errors.String())
 		}
 		return l, nil
 	case <-time.After(20 * time.Second):
-		return line{}, fmt.Errorf("%s isn't up after 20 s: %s", c.name, c.errors.String())
+		return line{}, fmt.Errorf("%s isn't %s after 20 s: %s", c.name, what, c.errors.String())
 	case <-ctx.Done():
 		return line{}, ctx.Err()
 	}

@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,31 +14,15 @@ import (
 	"time"
 )
 
-// plan is how a fleet is set up.
-type plan struct {
-	way              string
-	instances        int
-	callers          int
-	work             time.Duration // a handler takes so long
-	think            time.Duration
-	header           time.Duration // of the callers: see role
-	witness          bool
-	pollers, unknown int           // of the callers: so many of these kinds; the others are of the way
-	keyed            int           // of the callers: see role
-	persistent       bool          // the registry keeps its memory on disk
-	crowd            int           // callers in one process; 0 means one, which keeps no journal
-	settle           time.Duration // between one restart and the next
-	surge            bool
-	seed             uint64
-}
-
 // fleet is a registry of its own, instances and callers, all of them processes.
 type fleet struct {
 	plan
 	binary   string
 	grpc     string
 	http     string
+	dir      string // of all that is kept on disk; "" means none
 	data     string // the folder of the registry's memory; "" means none
+	rosters  string // the folder of callers' lists; "" means none
 	registry *child
 	tally    *tally
 	audience *audience
@@ -74,11 +58,9 @@ func (p plan) open(ctx context.Context, binary string) (*fleet, error) {
 	return f, nil
 }
 
-func (f *fleet) start(ctx context.Context) (err error) {
-	if f.persistent {
-		if f.data, err = os.MkdirTemp("", "eider-lab-"); err != nil {
-			return fmt.Errorf("making a folder for the registry: %w", err)
-		}
+func (f *fleet) start(ctx context.Context) error {
+	if err := f.makeFolders(); err != nil {
+		return err
 	}
 	if err := f.startRegistry(ctx); err != nil {
 		return err
@@ -93,6 +75,22 @@ func (f *fleet) start(ctx context.Context) (err error) {
 		return err
 	}
 	return f.waitAnswered(ctx)
+}
+
+func (f *fleet) makeFolders() (err error) {
+	if !f.persistent && !f.plan.rosters {
+		return nil
+	}
+	if f.dir, err = os.MkdirTemp("", "eider-lab-"); err != nil {
+		return fmt.Errorf("making a folder for the registry and its callers: %w", err)
+	}
+	if f.persistent {
+		f.data = filepath.Join(f.dir, "registry")
+	}
+	if f.plan.rosters {
+		f.rosters = filepath.Join(f.dir, "rosters")
+	}
+	return nil
 }
 
 // startRegistry starts the registry, where it was if it has been there before: then somebody may have called it.
@@ -128,12 +126,15 @@ func (f *fleet) killRegistry(ctx context.Context) error {
 	return err
 }
 
-// crowds is how many processes the callers take.
-func (p plan) crowds() int { return (p.callers + max(p.crowd, 1) - 1) / max(p.crowd, 1) }
+// calling is the role of caller i.
+func (f *fleet) calling(i int) role {
+	return role{Play: "caller", Way: f.way, Service: service, ID: strconv.Itoa(i), GRPC: f.grpc, HTTP: f.http, Rosters: f.rosters,
+		Work: f.work, Think: f.think, Header: f.header, Witness: f.witness, Keyed: f.keyed, Seed: f.seed + uint64(i)}
+}
 
 func (f *fleet) startCallers() error {
 	for i := range f.crowds() {
-		r := role{Play: "caller", Way: f.way, Service: service, ID: strconv.Itoa(i), GRPC: f.grpc, HTTP: f.http, Work: f.work, Think: f.think, Header: f.header, Witness: f.witness, Keyed: f.keyed, Seed: f.seed + uint64(i)}
+		r := f.calling(i)
 		switch {
 		case i < f.pollers:
 			r.Way = wayPoller
@@ -143,17 +144,29 @@ func (f *fleet) startCallers() error {
 		if f.crowd > 0 {
 			r.Play, r.Crowd, r.Seed = "crowd", min(f.crowd, f.plan.callers-i*f.crowd), f.seed+uint64(i*f.crowd)
 		}
-		c, err := spawnRole(f.binary, fmt.Sprintf("%s %d", r.Play, i), r, func(l line) {
-			f.tally.hear(l)
-			f.audience.hear(i, l)
-			f.audit.hear(l)
-		})
-		if err != nil {
+		if _, err := f.startCaller(r, nil); err != nil {
 			return err
 		}
-		f.callers = append(f.callers, c)
 	}
 	return nil
+}
+
+// startCaller starts the next caller's process; it is counted in own too, if there is one.
+func (f *fleet) startCaller(r role, own *tally) (*child, error) {
+	i := len(f.callers)
+	c, err := spawnRole(f.binary, fmt.Sprintf("%s %d", r.Play, i), r, func(l line) {
+		f.tally.hear(l)
+		f.audience.hear(i, l)
+		f.audit.hear(l)
+		if own != nil {
+			own.hear(l)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	f.callers = append(f.callers, c)
+	return c, nil
 }
 
 // waitAnswered waits until there has been an answer for every caller on average.
@@ -187,8 +200,7 @@ func (f *fleet) begin(ctx context.Context, i int) (*child, line, error) {
 	if f.surge {
 		id += "-" + strconv.FormatInt(time.Now().UnixMilli()%1e6, 36) // both run for a moment, so they need names of their own
 	}
-	r := role{Play: "instance", Way: f.way, Service: service, ID: id, GRPC: f.grpc, Work: f.work}
-	c, err := spawnRole(f.binary, fmt.Sprintf("%s %s/%s", f.way, service, id), r, func(l line) { f.hear(i, l) })
+	c, err := f.spawnInstance(i, id)
 	if err != nil {
 		return nil, line{}, err
 	}
@@ -199,6 +211,11 @@ func (f *fleet) begin(ctx context.Context, i int) (*child, line, error) {
 	}
 	up.Text = id
 	return c, up, nil
+}
+
+func (f *fleet) spawnInstance(i int, id string) (*child, error) {
+	r := role{Play: "instance", Way: f.way, Service: service, ID: id, GRPC: f.grpc, Work: f.work}
+	return spawnRole(f.binary, fmt.Sprintf("%s %s/%s", f.way, service, id), r, func(l line) { f.hear(i, l) })
 }
 
 func (f *fleet) place(i int, c *child, up line) {
@@ -222,6 +239,9 @@ func (f *fleet) hear(i int, l line) {
 	case "up":
 		f.bound = max(f.bound, l.Bound)
 		f.instances[i].listed = time.Now()
+		if f.instances[i].state == unlisted {
+			f.instances[i].state = "UP"
+		}
 	}
 }
 
@@ -312,8 +332,8 @@ func (f *fleet) close() {
 		_ = f.registry.signal(syscall.SIGTERM)
 		f.registry.stop()
 	}
-	if f.data != "" {
-		_ = os.RemoveAll(f.data) // what stays is in the temporary folder
+	if f.dir != "" {
+		_ = os.RemoveAll(f.dir) // what stays is in the temporary folder
 	}
 }
 
@@ -342,18 +362,3 @@ func closeAll(fleets []*fleet) {
 	}
 	wg.Wait()
 }
-
-// sentence describes the load for people.
-func (p plan) sentence() string {
-	text := fmt.Sprintf("%d instances, %d callers, each a process; POST, handler %s", p.instances, p.callers, p.work)
-	if p.crowd > 0 {
-		text = fmt.Sprintf("%d instances, each a process, %d callers in %d; POST, handler %s", p.instances, p.callers, p.crowds(), p.work)
-	}
-	if p.think > 0 {
-		text += fmt.Sprintf(", think 0–%s", 2*p.think)
-	}
-	return strings.ReplaceAll(text, "µs", "us")
-}
-
-// shuffled returns a generator of this plan's choices.
-func (p plan) shuffled() *rand.Rand { return rand.New(rand.NewPCG(p.seed, 7)) }

@@ -24,6 +24,7 @@ func playInstance(ctx context.Context, r role, tell *teller, log *slog.Logger) e
 	}
 	reg := registry.Open(registry.Config{Addr: r.GRPC, Caller: r.Service + "@" + r.ID, Logger: log})
 	defer reg.Close()
+	tell.tell(line{Kind: "serving", Address: ln.Addr().String()})
 	srv := &http.Server{Handler: r.handler()}
 	if r.Way == wayEider {
 		return r.serveEider(ctx, srv, ln, reg, tell)

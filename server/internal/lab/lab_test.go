@@ -61,9 +61,10 @@ func TestCrashCountsByTheConnectionsAge(t *testing.T) {
 }
 
 func TestBrokenPromisesAreNamed(t *testing.T) {
+	began := Blind{Answered: 1, Serves: 1, Listed: 1, Known: 1}
 	kept := Result{Rollout: &Rollout{Way: Way{Requests: 10, Restarts: 1}}, Crash: &Crash{Requests: 10, Cut: 3}, S8: &S8{Ways: []Way{{}, {Failed: 9}}},
 		Freeze: &Freeze{Requests: 10, Stuck: 3, Throughput: 0.6, ToSuspect: 1, ToCure: 1},
-		Outage: &Outage{Instances: 3, Restored: 3, Reattached: 1, Trusted: 1}, Wedge: &Wedge{Stuck: 3, ToSuspect: 1, ToCure: 1}, Mixed: &Mixed{Requests: 1, Restarts: 1}}
+		Outage: &Outage{Instances: 3, Restored: 3, Reattached: 1, Trusted: 1, Blind: began}, Wedge: &Wedge{Stuck: 3, ToSuspect: 1, ToCure: 1}, Mixed: &Mixed{Requests: 1, Restarts: 1}}
 	if broken := kept.Broken(); len(broken) != 0 {
 		t.Errorf("kept promises are called broken: %q", broken)
 	}
@@ -76,12 +77,16 @@ func TestBrokenPromisesAreNamed(t *testing.T) {
 		"a call to the frozen": {Freeze: &Freeze{Failed: 1, Throughput: 1, ToSuspect: 1, ToCure: 1}},
 		"a pick of the frozen": {Freeze: &Freeze{LatePicks: 1, Throughput: 1, ToSuspect: 1, ToCure: 1}},
 		"half the throughput":  {Freeze: &Freeze{Throughput: 0.59, ToSuspect: 1, ToCure: 1}},
-		"failed in an outage":  {Outage: &Outage{Failed: 1, Reattached: 1, Trusted: 1}},
-		"an emptied roster":    {Outage: &Outage{Emptied: 1, Reattached: 1, Trusted: 1}},
-		"a lost instance":      {Outage: &Outage{Lost: 1, Reattached: 1, Trusted: 1}},
-		"nothing on disk":      {Outage: &Outage{Instances: 1, Reattached: 1, Trusted: 1}},
-		"never reattached":     {Outage: &Outage{Trusted: 1}},
-		"never trusted":        {Outage: &Outage{Reattached: 1}},
+		"failed in an outage":  {Outage: &Outage{Failed: 1, Reattached: 1, Trusted: 1, Blind: began}},
+		"an emptied roster":    {Outage: &Outage{Emptied: 1, Reattached: 1, Trusted: 1, Blind: began}},
+		"a lost instance":      {Outage: &Outage{Lost: 1, Reattached: 1, Trusted: 1, Blind: began}},
+		"nothing on disk":      {Outage: &Outage{Instances: 1, Reattached: 1, Trusted: 1, Blind: began}},
+		"never reattached":     {Outage: &Outage{Trusted: 1, Blind: began}},
+		"never trusted":        {Outage: &Outage{Reattached: 1, Blind: began}},
+		"a start without list": {Outage: &Outage{Reattached: 1, Trusted: 1, Blind: Blind{Serves: 1, Listed: 1, Known: 1}}},
+		"a start that waits":   {Outage: &Outage{Reattached: 1, Trusted: 1, Blind: Blind{Answered: 1, Listed: 1, Known: 1}}},
+		"unlisted for good":    {Outage: &Outage{Reattached: 1, Trusted: 1, Blind: Blind{Answered: 1, Serves: 1, Known: 1}}},
+		"unknown to somebody":  {Outage: &Outage{Reattached: 1, Trusted: 1, Blind: Blind{Answered: 1, Serves: 1, Listed: 1}}},
 		"a call to the wedged": {Wedge: &Wedge{FailedAfter: 1, ToSuspect: 1, ToCure: 1}},
 		"cut by the wedged":    {Wedge: &Wedge{Failed: 1, ToSuspect: 1, ToCure: 1}},
 		"a pick of the wedged": {Wedge: &Wedge{LatePicks: 1, ToSuspect: 1, ToCure: 1}},
@@ -120,7 +125,7 @@ func TestResultHasTheNamedFields(t *testing.T) {
 		"rollout usual sleep requests", "rollout usual sleep failed", "rollout usual sleep pause_ms",
 		"crash requests", "crash failed_new", "crash cut_in_flight", "crash kill_to_published_ms", "crash last_pick_after_kill_ms",
 		"freeze requests", "freeze failed", "freeze stuck", "freeze throughput_ratio", "freeze false_evictions", "freeze max_ms",
-		"outage requests", "outage failed", "outage emptied_rosters", "outage reattached_ms", "wedge to_suspect_ms", "wedge failed_after",
+		"outage requests", "outage failed", "outage emptied_rosters", "outage reattached_ms", "outage started_blind answered_ms", "outage started_blind listed_ms", "wedge to_suspect_ms", "wedge failed_after",
 		"mixed requests", "mixed failed", "mixed unknown_failed", "mixed pause_ms", "mixed waited_for",
 	} {
 		var at any = got
@@ -199,7 +204,7 @@ func TestTablesFit80Columns(t *testing.T) {
 	setup := plan{instances: 3, callers: 20, work: 30 * time.Millisecond, think: 10 * time.Millisecond}.sentence()
 	r := Result{Rollout: &Rollout{Way: way, Cap: 8000, Setup: setup, Surge: true}, Crash: &Crash{Requests: 123456, Published: 12345, Setup: setup},
 		S8: &S8{Ways: []Way{way}, Setup: setup}, Freeze: &Freeze{Requests: 123456, ToSuspect: 12345, Setup: setup},
-		Outage: &Outage{Requests: 123456, Reattached: 12345, Setup: setup}, Wedge: &Wedge{Requests: 123456, ToSuspect: 12345, Setup: setup},
+		Outage: &Outage{Requests: 123456, Reattached: 12345, Setup: setup, Blind: Blind{Answered: 12345, Requests: 12345, Failed: 12345}}, Wedge: &Wedge{Requests: 123456, ToSuspect: 12345, Setup: setup},
 		Mixed: &Mixed{Requests: 123456, Pause: 8000, Setup: setup, WaitedFor: []string{"poller-0: fetches the list each 2s; capped after 3.001s"}}}
 	r.Rollout.Usual.Plain, r.Rollout.Usual.Sleep = way, way
 	for _, scene := range Scenes() {

@@ -16,7 +16,8 @@ type line struct {
 	GRPC  string `json:"grpc,omitempty"`
 	HTTP  string `json:"http,omitempty"`
 
-	// Kind "up": an instance is listed and serves; "draining": where its drain stands; "exit": how it ended.
+	// Kind "serving": an instance listens; "up": it is listed, or a caller has its first answer; "draining": where its
+	// drain stands; "exit": how it ended.
 	Address string        `json:"address,omitempty"`
 	Text    string        `json:"text,omitempty"`
 	Bound   time.Duration `json:"bound,omitempty"`

@@ -21,13 +21,14 @@ type Outage struct {
 	Away       float64  `json:"away_ms"`              // from SIGKILL until it served again
 	Trusted    float64  `json:"served_to_trusted_ms"` // from when it served again until no caller doubted any of them; 0 if one still did
 	Max        float64  `json:"max_ms"`               // the longest that a caller waited for a call
+	Blind      Blind    `json:"started_blind"`
 	Details    []string `json:"details,omitempty"`
 	Setup      string   `json:"setup"`
 }
 
 // playOutage kills the registry and starts it again from its disk, under load.
 func playOutage(ctx context.Context, o *Options, show *display) (*Outage, error) {
-	p := plan{way: wayEider, instances: 3, callers: 20, work: 30 * time.Millisecond, think: 10 * time.Millisecond, witness: true, persistent: true, seed: o.Seed}
+	p := plan{way: wayEider, instances: 3, callers: 20, work: 30 * time.Millisecond, think: 10 * time.Millisecond, witness: true, persistent: true, rosters: true, seed: o.Seed}
 	show.say("outage: starting a registry with a disk, 3 instances and 20 callers, each a process …")
 	f, err := p.open(ctx, o.Binary)
 	if err != nil {
@@ -37,23 +38,34 @@ func playOutage(ctx context.Context, o *Options, show *display) (*Outage, error)
 	if err := watchLoad(ctx, show, "outage", f, o.times().before); err != nil {
 		return nil, err
 	}
+	if err := f.awaitRoster(ctx); err != nil {
+		return nil, err
+	}
+	r := &Outage{Setup: p.sentence(), Instances: p.instances}
 	killed := time.Now()
 	if err := f.killRegistry(ctx); err != nil {
 		return nil, err
 	}
-	if err := watchLoad(ctx, show, "outage", f, o.times().after); err != nil { // so long it is away
+	if err := f.startBlind(ctx, r); err != nil {
+		return nil, err
+	}
+	if err := watchLoad(ctx, show, "outage", f, o.times().after); err != nil { // so long it is away, and more
 		return nil, err
 	}
 	if err := f.startRegistry(ctx); err != nil {
 		return nil, err
 	}
 	served := time.Now()
-	r := &Outage{Setup: p.sentence(), Instances: p.instances, Away: milliseconds(served.Sub(killed))}
+	r.Away = milliseconds(served.Sub(killed))
 	var first eider.View
 	if err := getJSON(ctx, "http://"+f.http+"/v1/services/"+service, &first); err != nil {
 		return nil, err
 	}
-	r.Restored = len(first.Instances)
+	for _, in := range first.Instances {
+		if in.ID != f.at(r.Blind.instance).id { // who began meanwhile may be listed already
+			r.Restored++
+		}
+	}
 	if err := f.awaitBack(ctx, show, r, killed, served); err != nil {
 		return nil, err
 	}
@@ -63,17 +75,20 @@ func playOutage(ctx context.Context, o *Options, show *display) (*Outage, error)
 	c := f.tally.counts(time.Now())
 	r.Requests, r.Failed, r.Max = c.requests(), c.Failed, milliseconds(c.Slowest)
 	r.Emptied, r.Lost = f.audience.counts()
+	own := r.Blind.caller.counts(time.Now())
+	r.Blind.Requests, r.Blind.Failed = own.requests(), own.Failed
 	for _, failed := range f.tally.allFailures() {
 		r.Details = detail(r.Details, failed)
 	}
 	return r, nil
 }
 
-// awaitBack shows the load until every instance has said that it is listed again, and no caller doubts any.
+// awaitBack shows the load until every instance has said that it is listed again, or at last, and no caller doubts any.
 func (f *fleet) awaitBack(ctx context.Context, show *display, r *Outage, killed, served time.Time) error {
-	for deadline := served.Add(15 * time.Second); time.Now().Before(deadline) && (r.Reattached == 0 || r.Trusted == 0); {
+	for deadline := served.Add(15 * time.Second); time.Now().Before(deadline) && (r.Reattached == 0 || r.Trusted == 0 || !r.Blind.done()); {
+		r.Blind.look(f, served)
 		if last, all := f.listedSince(killed); all && r.Reattached == 0 {
-			r.Reattached = milliseconds(max(time.Microsecond*10, last.Sub(served)))
+			r.Reattached = since(served, last)
 		}
 		trusted, all := served, true
 		for i := range f.plan.instances {
@@ -84,7 +99,7 @@ func (f *fleet) awaitBack(ctx context.Context, show *display, r *Outage, killed,
 			}
 		}
 		if all && r.Reattached > 0 {
-			r.Trusted = milliseconds(max(time.Microsecond*10, trusted.Sub(served)))
+			r.Trusted = since(served, trusted)
 		}
 		if err := watchLoad(ctx, show, "outage", f, 20*time.Millisecond); err != nil {
 			return err
@@ -93,11 +108,11 @@ func (f *fleet) awaitBack(ctx context.Context, show *display, r *Outage, killed,
 	return nil
 }
 
-// listedSince tells when the last instance said that it is listed, if all have since then.
+// listedSince tells when the last instance said that it is listed, if all that were before have since then.
 func (f *fleet) listedSince(then time.Time) (last time.Time, all bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, in := range f.instances {
+	for _, in := range f.instances[:f.plan.instances] {
 		if !in.listed.After(then) {
 			return last, false
 		}
@@ -124,6 +139,7 @@ func (r *Outage) broken() (out []string) {
 	case r.Trusted == 0:
 		say("not every caller trusted every instance again within 15 s")
 	}
+	r.Blind.broken(say)
 	return out
 }
 
@@ -138,4 +154,5 @@ func (r *Outage) print(w io.Writer) {
 	row(duration(r.Reattached), "from then until the last instance had attached again")
 	row(duration(r.Trusted), "from then until no caller doubted any of them")
 	row(duration(r.Max), "the longest that a caller waited for a call")
+	r.Blind.print(w)
 }

@@ -35,6 +35,8 @@ type role struct {
 	Work     time.Duration `json:"work"`              // an instance's handler takes so long; a caller's failure costs it as much
 	Think    time.Duration `json:"think"`             // a caller waits so long between calls, on average; uniform from 0 to twice that
 	Header   time.Duration `json:"header,omitempty"`  // a caller of Eider's waits so long for an answer's header; 0 means the default
+	Rosters  string        `json:"rosters,omitempty"` // the folder in which a caller of Eider's keeps its lists; "" means that it keeps none
+	To       string        `json:"to,omitempty"`      // the address that another caller calls, without any list
 	Witness  bool          `json:"witness,omitempty"` // a caller of Eider's tells what its roster holds
 	Keyed    int           `json:"keyed,omitempty"`   // of so many calls of a caller one has an Idempotency-Key, and so may be sent again
 	Crowd    int           `json:"crowd,omitempty"`   // so many callers in one process, each of which keeps a journal
