@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/internal/tries"
 	"github.com/eiderhq/eider/roster"
 )
 
@@ -46,8 +47,7 @@ type call struct {
 	flt    *fault    // why the last try failed; nil: it didn't, or what follows is allowed for already
 	left   string    // what the last try came to nothing of, for the Meter
 	not    roster.Excluded
-	tried  []attempt
-	spent  int // of those, the ones that count against Tries
+	tried  tries.List
 	why    error
 	span   *span
 
@@ -116,10 +116,6 @@ func (cl *client) newCall(ctx context.Context, method string, streams bool) *cal
 // it hangs only where trying says so.
 var spared = roster.Excluded{Unrepeatable: true}
 
-// mostRefusals bounds the refused dials of one call beyond Tries: a refusal costs nobody anything, but a list may be
-// long.
-const mostRefusals = 16
-
 // pick is the picker's: it returns somebody whose connection is ready, has gRPC wait for one that is being made, and
 // looks elsewhere when it fails.
 func (c *call) pick(p *picker, ctx context.Context) (balancer.PickResult, error) {
@@ -185,7 +181,7 @@ func (c *call) take(p *picker) error {
 			c.why = err
 			return err
 		}
-		return c.refuse(flt, errAlone)
+		return c.refuse(flt, tries.ErrAlone)
 	}
 	c.flt, c.why = nil, nil
 	c.choice, c.phase, c.began = choice, waiting, time.Now()
@@ -198,10 +194,10 @@ func (c *call) take(p *picker) error {
 // next counts a failed try; the error says why there is no further one.
 func (c *call) next(flt *fault) error {
 	switch {
-	case c.spent >= c.cl.tries():
-		return errTries
+	case c.tried.Spent(c.cl.tries()):
+		return tries.ErrSpent
 	case flt.costs && !flt.trial && !c.cl.budget.Allow(time.Now()):
-		return errBudget
+		return tries.ErrBudget
 	}
 	return nil
 }
@@ -209,12 +205,12 @@ func (c *call) next(flt *fault) error {
 // refuse ends the picking. What a dial failed of is no status of the call's: a call that waits for ready begins anew
 // with the next picker. Anything else ends it with the status it has had.
 func (c *call) refuse(flt *fault, why error) error {
-	c.why = &tries{c.tried, why}
+	c.why = c.tried.End(why)
 	if !flt.status {
-		c.flt, c.not, c.spent, c.tried = nil, spared, 0, nil
+		c.flt, c.not, c.tried = nil, spared, tries.List{}
 		return c.why
 	}
-	return status.Error(status.Code(flt.err), c.why.Error())
+	return status.Error(status.Code(flt.Err), c.why.Error())
 }
 
 // fail ends a try that came to nothing, before or after it was handed out.
@@ -223,12 +219,9 @@ func (c *call) fail(flt *fault) {
 	rec := c.choice.Instance()
 	c.choice.Done(flt.outcome)
 	c.not.Add(rec.Incarnation)
-	c.tried = append(c.tried, flt.attempt)
+	c.tried.Add(flt.Failed, flt.cause == Refused || flt.trial, c.cl.tries())
 	c.cl.counts[flt.cause].Add(1)
 	c.span.fault(flt)
-	if flt.cause != Refused && !flt.trial || c.cl.tries() == 1 || len(c.tried)-c.spent > mostRefusals {
-		c.spent++
-	}
 }
 
 // finished is gRPC's word that a try has ended.
@@ -322,11 +315,11 @@ func (c *call) again(err error) bool {
 	case c.Context.Err() != nil || status.Code(err) == codes.Canceled:
 		return false
 	case flt.allows == nobody:
-		c.why = errFinal
+		c.why = tries.ErrFinal
 	case flt.allows == repeatable && !c.cl.mayRepeat(c.method):
 		c.why = errNotRepeatable
-	case c.spent >= c.cl.tries():
-		c.why = errTries
+	case c.tried.Spent(c.cl.tries()):
+		c.why = tries.ErrSpent
 	}
 	return c.why == nil
 }
@@ -337,13 +330,13 @@ func (c *call) explain(err error) error {
 	defer c.mu.Unlock()
 	st, _ := status.FromError(err)
 	switch {
-	case c.why == nil, errors.Is(c.why, errFinal) && len(c.tried) <= 1:
+	case c.why == nil, errors.Is(c.why, tries.ErrFinal) && c.tried.Len() <= 1:
 		return err
 	case c.flt != nil && c.flt.status:
-		if t, ok := c.why.(*tries); ok {
+		if t, ok := c.why.(*tries.Error); ok {
 			return &Error{code: st.Code(), Err: t}
 		}
-		return &Error{code: st.Code(), Err: &tries{c.tried, c.why}}
+		return &Error{code: st.Code(), Err: c.tried.End(c.why)}
 	case eider.KindOf(c.why) != eider.Internal || isTries(c.why):
 		return &Error{code: st.Code(), Err: c.why}
 	}
@@ -351,7 +344,7 @@ func (c *call) explain(err error) error {
 }
 
 func isTries(err error) bool {
-	_, ok := err.(*tries)
+	_, ok := err.(*tries.Error)
 	return ok
 }
 

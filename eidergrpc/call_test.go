@@ -18,6 +18,7 @@ import (
 
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/internal/fake"
+	"github.com/eiderhq/eider/internal/tries"
 )
 
 func TestCallsGoToAnInstanceAndSayForWhomTheyAre(t *testing.T) {
@@ -281,7 +282,7 @@ func TestRefusedStreamsCostBudget(t *testing.T) {
 	addr, _ := serve(t, &parrot{name: "b"})
 	w.Set("orders", fake.Up("orders", "a", refusing), fake.Spare("orders", "b", addr))
 	_, err := say(t, w.client(Config{RetryRatio: -1}, "orders"))
-	if status.Code(err) != codes.Unavailable || !errors.Is(err, errBudget) {
+	if status.Code(err) != codes.Unavailable || !errors.Is(err, tries.ErrBudget) {
 		t.Errorf("%v; want it to name the budget", err)
 	}
 }

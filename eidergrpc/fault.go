@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/eiderhq/eider/internal/tries"
 	"github.com/eiderhq/eider/roster"
 )
 
@@ -55,7 +56,7 @@ const (
 
 // fault is a failed try.
 type fault struct {
-	attempt
+	tries.Failed
 	cause   Cause
 	allows  allowance
 	trial   bool // it was a trial that the registry asked for
@@ -67,7 +68,7 @@ type fault struct {
 
 func (c *call) newFault(err error, cause Cause, allows allowance, outcome roster.Outcome) *fault {
 	rec := c.choice.Instance()
-	return &fault{attempt: attempt{rec.Key, rec.Address, err}, cause: cause, allows: allows, outcome: outcome, trial: c.choice.Trial()}
+	return &fault{Failed: tries.Failed{Key: rec.Key, Address: rec.Address, Err: err, Reason: reason(err)}, cause: cause, allows: allows, outcome: outcome, trial: c.choice.Trial()}
 }
 
 func (c *call) judgeDial(err error) *fault {

@@ -72,8 +72,8 @@ func (p *span) fault(f *fault) {
 	if p == nil || !p.IsRecording() {
 		return
 	}
-	p.AddEvent("try failed", trace.WithAttributes(attribute.String("eider.instance.id", f.key.ID),
-		attribute.String("error.type", f.cause.String()), attribute.String("exception.message", reason(f.err))))
+	p.AddEvent("try failed", trace.WithAttributes(attribute.String("eider.instance.id", f.Key.ID),
+		attribute.String("error.type", f.cause.String()), attribute.String("exception.message", f.Reason)))
 }
 
 // end ends the span with the call, once.

@@ -31,7 +31,7 @@ func (c *call) trying(try func(context.Context) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil && c.overdue && c.flt != nil {
-		return c.flt.err // gRPC's own says that it was cancelled, and it wasn't by the caller
+		return c.flt.Err // gRPC's own says that it was cancelled, and it wasn't by the caller
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/internal/tries"
 	"github.com/eiderhq/eider/roster"
 )
 
@@ -54,7 +55,7 @@ const (
 
 // fault is a failed try.
 type fault struct {
-	attempt
+	tries.Failed
 	cause    Cause
 	allows   allowance
 	trial    bool // it was a trial that the registry asked for
@@ -84,8 +85,8 @@ func (y *try) fail(f *fault) *fault {
 func (y *try) fault(err error, cause Cause, allows allowance, outcome roster.Outcome) *fault {
 	rec := y.choice.Instance()
 	return &fault{
-		attempt: attempt{key: rec.Key, address: rec.Address, err: err},
-		cause:   cause, allows: allows, outcome: outcome, kind: eider.Unavailable, in: y.in, instance: rec, trial: y.choice.Trial(),
+		Failed: tries.Failed{Key: rec.Key, Address: rec.Address, Err: err, Reason: reason(err)},
+		cause:  cause, allows: allows, outcome: outcome, kind: eider.Unavailable, in: y.in, instance: rec, trial: y.choice.Trial(),
 	}
 }
 

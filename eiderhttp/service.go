@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/internal/tries"
 	"github.com/eiderhq/eider/meter"
 	"github.com/eiderhq/eider/retry"
 	"github.com/eiderhq/eider/roster"
@@ -79,13 +80,8 @@ type call struct {
 	port  string
 	span  *span
 	not   roster.Excluded // who was tried: another is better, whatever happened
-	tried []attempt
-	spent int // of those, the ones that count against Tries
+	tried tries.List
 }
-
-// mostRefusals bounds the refused dials of one request beyond Tries: a refusal costs nobody anything, but a list
-// may be long.
-const mostRefusals = 16
 
 // again tries until there is an answer, or a reason to stop.
 func (c *call) again(flt *fault) (*http.Response, error) {
@@ -108,23 +104,20 @@ func (c *call) again(flt *fault) (*http.Response, error) {
 
 // next records a failed try and picks who is tried next; the error says why nobody is.
 func (c *call) next(flt *fault) (choice roster.Choice, why error) {
-	c.tried = append(c.tried, flt.attempt)
+	c.tried.Add(flt.Failed, flt.cause == Refused || flt.trial, c.t.tries())
 	c.t.counts[flt.cause].Add(1)
 	c.span.fault(flt)
-	if flt.cause != Refused && !flt.trial || c.t.tries() == 1 || len(c.tried)-c.spent > mostRefusals {
-		c.spent++
-	}
 	switch {
 	case flt.allows == nobody:
-		return choice, errFinal
+		return choice, tries.ErrFinal
 	case flt.allows == repeatable && !c.t.repeatable(c.req):
 		return choice, errNotRepeatable
-	case c.spent >= c.t.tries():
-		return choice, errTries
+	case c.tried.Spent(c.t.tries()):
+		return choice, tries.ErrSpent
 	case !c.body.rewind():
 		return choice, errBody
 	case flt.costs && !flt.trial && !c.budget.Allow(time.Now()):
-		return choice, errBudget
+		return choice, tries.ErrBudget
 	}
 	c.not.Add(flt.instance.Incarnation)
 	choice, err := c.take(c.req.Context(), &c.not)
@@ -134,7 +127,7 @@ func (c *call) next(flt *fault) (choice roster.Choice, why error) {
 		choice, err = c.take(c.req.Context(), &c.unrepeatable)
 	}
 	if err != nil && c.req.Context().Err() == nil {
-		return choice, errAlone
+		return choice, tries.ErrAlone
 	}
 	return choice, err
 }
@@ -147,8 +140,8 @@ func (c *call) end(flt *fault, why error) (*http.Response, error) {
 		c.span.ended(false)
 		return flt.answer, nil
 	}
-	if errors.Is(why, errFinal) && len(c.tried) == 1 {
-		return nil, failure(c.req, flt.kind, flt.attempt)
+	if errors.Is(why, tries.ErrFinal) && c.tried.Len() == 1 {
+		return nil, failure(c.req, flt.kind, flt.Failed)
 	}
-	return nil, failure(c.req, flt.kind, &tries{list: c.tried, why: why})
+	return nil, failure(c.req, flt.kind, c.tried.End(why))
 }

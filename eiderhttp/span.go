@@ -85,7 +85,7 @@ func (p *span) fault(f *fault) {
 	}
 	p.last = f.cause.String()
 	p.AddEvent("try failed", trace.WithAttributes(attribute.String("eider.instance.id", f.instance.ID),
-		attribute.String("error.type", p.last), attribute.String("exception.message", reason(f.err))))
+		attribute.String("error.type", p.last), attribute.String("exception.message", f.Reason)))
 }
 
 // failed ends the span of a request that has no answer.
