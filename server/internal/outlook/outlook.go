@@ -1,0 +1,148 @@
+// Package outlook is a forecast of the window as programs read it: what `eider window --json` prints, and what every
+// picture and table of a window is drawn from.
+package outlook
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/eiderhq/eider/window"
+)
+
+// Seconds is a duration that is written as a number of seconds.
+type Seconds time.Duration
+
+// MarshalJSON writes 95.5 for 95.5 s.
+func (s Seconds) MarshalJSON() ([]byte, error) {
+	return json.Marshal(time.Duration(s).Seconds())
+}
+
+// UnmarshalJSON reads a number of seconds.
+func (s *Seconds) UnmarshalJSON(text []byte) error {
+	var f float64
+	if err := json.Unmarshal(text, &f); err != nil {
+		return err
+	}
+	if n := math.Round(f * float64(time.Second)); math.Abs(n) < math.MaxInt64 {
+		*s = Seconds(n)
+		return nil
+	}
+	return fmt.Errorf("%s s are longer than a duration may be", text)
+}
+
+// Outlook is the window of one system, with one choice of settings.
+type Outlook struct {
+	Preset    string    `json:"preset,omitempty"` // "" for terms that were given by hand
+	Title     string    `json:"title"`
+	Fleet     Fleet     `json:"fleet"`
+	Planned   Path      `json:"planned"` // an instance that says that it leaves
+	Crash     Path      `json:"crash"`   // one that says nothing
+	Recommend Advice    `json:"recommend"`
+	Load      *Load     `json:"load,omitempty"` // what the settings cost; nil where only terms are known
+	Settings  []Setting `json:"settings,omitempty"`
+	Trades    []Trade   `json:"trades,omitempty"`
+	WhatIf    *Outlook  `json:"what_if,omitempty"` // the same with other settings
+}
+
+// Fleet is what the figures are for.
+type Fleet struct {
+	Callers   int `json:"callers"`
+	Instances int `json:"instances"`
+	Lost      int `json:"lost"` // at once
+}
+
+// Path is one way of departing.
+type Path struct {
+	Worst    Seconds  `json:"worst_s"`
+	Mean     Seconds  `json:"mean_s"`
+	P50      Seconds  `json:"p50_s"`
+	P90      Seconds  `json:"p90_s"`
+	P99      Seconds  `json:"p99_s"`
+	P999     Seconds  `json:"p999_s"`
+	Void     string   `json:"void"`                // why no bound holds as things are; "" when it holds
+	VoidWhen []string `json:"void_when,omitempty"` // what would void it
+	Dominant string   `json:"dominant,omitempty"`  // the longest term
+	Terms    []Term   `json:"terms"`
+}
+
+// Term is one cause of delay.
+type Term struct {
+	Name   string  `json:"name"`
+	Min    Seconds `json:"min_s"`
+	Max    Seconds `json:"max_s"`
+	Source string  `json:"source"`
+}
+
+// Advice is what to set.
+type Advice struct {
+	Pause Seconds `json:"pause_s"` // from the leave until the listener may close
+	Grace Seconds `json:"grace_s"` // from the leave until the process may be killed
+	Why   string  `json:"why"`
+}
+
+// Load is what the settings cost.
+type Load struct {
+	Reads          float64 `json:"reads_per_second"`
+	Beats          float64 `json:"beats_per_second"`
+	FalseEvictions float64 `json:"false_evictions_per_day"`
+	Assumed        string  `json:"assumed"`
+}
+
+// Setting is one that the window was derived from.
+type Setting struct {
+	Name    string `json:"name"`
+	Value   string `json:"value"`
+	Default string `json:"default"`
+	What    string `json:"what"`
+	Source  string `json:"source"` // of the default
+}
+
+// Trade is what a change of one setting would buy, and cost.
+type Trade struct {
+	Setting string  `json:"setting"`
+	From    string  `json:"from"`
+	To      string  `json:"to"`
+	Planned Seconds `json:"planned_saved_s"` // of the worst case
+	Crash   Seconds `json:"crash_saved_s"`
+	Load    Load    `json:"load"` // with it
+	Note    string  `json:"note,omitempty"`
+}
+
+// Of writes a forecast down. inFlight is how long requests may take that an instance has accepted before it leaves.
+func Of(f window.Forecast, fleet window.Fleet, inFlight time.Duration) Outlook {
+	advice := f.Recommend(inFlight)
+	o := Outlook{Fleet: Fleet(fleet), Planned: path(f.Planned), Crash: path(f.Crash),
+		Recommend: Advice{Seconds(advice.Pause), Seconds(advice.Grace), advice.Why}}
+	if f.Load != (window.Load{}) {
+		load := loadOf(f.Load)
+		o.Load = &load
+	}
+	return o
+}
+
+func path(w window.Window) Path {
+	spread := w.Terms.Spread(0)
+	at := func(q float64) Seconds { return Seconds(spread.Quantile(q)) }
+	p := Path{Worst: Seconds(w.Terms.Worst()), Mean: Seconds(w.Terms.Mean()), P50: at(0.5), P90: at(0.9), P99: at(0.99), P999: at(0.999),
+		Void: w.Void, VoidWhen: w.VoidWhen, Terms: []Term{}}
+	for _, t := range w.Terms {
+		p.Terms = append(p.Terms, Term{t.Name, Seconds(t.Min), Seconds(t.Max), t.Source})
+	}
+	if longest, ok := w.Terms.Dominant(); ok {
+		p.Dominant = longest.Name
+	}
+	return p
+}
+
+func loadOf(l window.Load) Load {
+	return Load{l.ReadsPerSecond, l.BeatsPerSecond, l.FalseEvictionsPerDay, l.Assumed}
+}
+
+// Add writes trades down beside the window that they would change.
+func (o *Outlook) Add(trades []window.Trade) {
+	for _, t := range trades {
+		o.Trades = append(o.Trades, Trade{t.Setting, t.From, t.To, Seconds(t.Planned), Seconds(t.Crash), loadOf(t.Load), t.Note})
+	}
+}
