@@ -126,8 +126,7 @@ func (a *app) root() *cobra.Command {
 	flags.StringVarP(&a.output, "output", "o", "table", "`FORMAT` of the answer: table or json")
 	flags.BoolVar(&a.json, "json", false, "short for --output json")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)) // it fails for an unknown flag only
-	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "ask", Title: "Ask a registry:"}, &cobra.Group{ID: "access", Title: "Say who may:"},
-		&cobra.Group{ID: "know", Title: "Know the number (no registry needed):"})
+	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "ask", Title: "Ask a registry:"}, &cobra.Group{ID: "access", Title: "Say who may:"})
 	for _, cmd := range []*cobra.Command{a.servicesCommand(), a.instancesCommand(), a.callersCommand(), a.drainsCommand(), a.eventsCommand(),
 		a.holdCommand(), a.releaseCommand()} {
 		cmd.GroupID = "ask"
@@ -137,10 +136,6 @@ func (a *app) root() *cobra.Command {
 	}
 	for _, cmd := range []*cobra.Command{a.certsCommand(), a.tokensCommand()} {
 		cmd.GroupID = "access"
-		root.AddCommand(cmd)
-	}
-	for _, cmd := range []*cobra.Command{a.windowCommand()} {
-		cmd.GroupID = "know"
 		root.AddCommand(cmd)
 	}
 	root.AddCommand(a.serverCommand())

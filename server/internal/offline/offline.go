@@ -51,6 +51,3 @@ func (d Desk) printJSON(v any) error {
 	}
 	return d.print(text.String())
 }
-
-// page returns an empty one for this desk.
-func (d Desk) page() *page { return &page{colour: d.Colour(), width: d.Width()} }

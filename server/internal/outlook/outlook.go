@@ -126,14 +126,19 @@ func path(w window.Window) Path {
 	spread := w.Terms.Spread(0)
 	at := func(q float64) Seconds { return Seconds(spread.Quantile(q)) }
 	p := Path{Worst: Seconds(w.Terms.Worst()), Mean: Seconds(w.Terms.Mean()), P50: at(0.5), P90: at(0.9), P99: at(0.99), P999: at(0.999),
-		Void: w.Void, VoidWhen: w.VoidWhen, Terms: []Term{}}
-	for _, t := range w.Terms {
-		p.Terms = append(p.Terms, Term{t.Name, Seconds(t.Min), Seconds(t.Max), t.Source})
-	}
+		Void: w.Void, VoidWhen: w.VoidWhen, Terms: terms(w.Terms)}
 	if longest, ok := w.Terms.Dominant(); ok {
 		p.Dominant = longest.Name
 	}
 	return p
+}
+
+func terms(s window.Sum) []Term {
+	all := []Term{}
+	for _, t := range s {
+		all = append(all, Term{t.Name, Seconds(t.Min), Seconds(t.Max), t.Source})
+	}
+	return all
 }
 
 func loadOf(l window.Load) Load {
