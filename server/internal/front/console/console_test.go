@@ -49,6 +49,10 @@ func scene() *stage.Registry {
 		Gone: []eider.Gone{{ID: "0", Incarnation: nonce(9), Attachment: 1, Version: 4, Status: eider.Left}}})
 	reg.SetView(&eider.View{Service: "pay", Cursor: eider.Cursor{Run: run, Number: 1}, Complete: true,
 		Instances: []eider.Instance{instance("pay", "a", eider.Starting, 0)}})
+	reg.SetTiming(eider.Timing{Service: "pay", Beat: 2 * time.Second, Lease: 45 * time.Second, SuspectAfter: 4500 * time.Millisecond, Evidence: 300 * time.Millisecond,
+		Reattach: time.Second, Batch: 5 * time.Millisecond, Cap: 8 * time.Second, Before: 3 * time.Second, Bound: 8 * time.Second})
+	reg.SetTiming(eider.Timing{Service: "orders", Beat: 2 * time.Second, Lease: 20 * time.Second, SuspectAfter: 4500 * time.Millisecond, Evidence: 300 * time.Millisecond,
+		Reattach: time.Second, Batch: 5 * time.Millisecond, Cap: 8 * time.Second, Bound: 8 * time.Second})
 	reg.SetDrains(
 		eider.Drain{Departure: eider.Departure{Key: eider.Key{Service: "orders", ID: "2"}, Incarnation: nonce(2)}, Kind: eider.LeaveDrain, Since: now.Add(-2 * time.Second),
 			Bound: 8 * time.Second, Status: eider.Draining, Total: 2, Open: 1, Members: []eider.Member{
@@ -103,6 +107,7 @@ func TestAnswers(t *testing.T) {
 			"/v1/services/orders", "/v1/services/ORDERS?limit=1", "/v1/services/orders?after=2&limit=1", "/v1/services/pay",
 			"/v1/callers", "/v1/callers?limit=1", "/v1/callers?after=orders/checkout@b2f19c", "/v1/callers?service=pay",
 			"/v1/drains?service=orders", "/v1/drains?limit=1", "/v1/drains?service=pay",
+			"/v1/window?service=orders", "/v1/window?service=pay", "/v1/window", "/v1/window?service=order", "/v1/window?service=orders&limit=1",
 			"/v1/events", "/v1/events?after=2", "/v1/events?after=abc-3", "/v1/events?after=def-3&limit=1", "/v1/events?last=1", "/v1/events?service=pay",
 			"/v1/sd", "/v1/sd?service=orders&port=metrics", "/v1/sd?service=nobody", "/v1/sd?port=grpc",
 			"/v1/services/ordes", "/v1/services/zzz", "/v1/callers?service=ordesr", "/v1/drains?service=zzz", "/v1/instances", "/v1/services/",

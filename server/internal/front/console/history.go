@@ -3,11 +3,11 @@ package console
 import (
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/server/internal/outlook"
 	"github.com/eiderhq/eider/server/internal/replica"
 )
 
@@ -34,10 +34,6 @@ var kinds = []eider.EventKind{eider.EventRegistered, eider.EventReattached, eide
 	eider.EventPreserving, eider.EventPreserved, eider.EventDegraded, eider.EventMassRefusal, eider.EventPaused, eider.EventRestored,
 	eider.EventNotKept, eider.EventKept, eider.EventCallerJoined, eider.EventCallerLeft, eider.EventRefused, eider.EventHeld,
 	eider.EventReleased, eider.EventHoldEnded, eider.EventHeldGone, unread}
-
-// windowSlack is what a pause may take beyond its bound before it counts as exceeded: one that a cap ends is over
-// when the node looks, a little after the cap.
-const windowSlack = time.Second
 
 // How a pause ended.
 const (
@@ -134,11 +130,11 @@ func (h *history) pause(e *eider.Event, drains []eider.Drain) {
 		return
 	}
 	how := endedByLetGo
-	if slices.ContainsFunc(drains[i].Members, func(m eider.Member) bool { return m.State == eider.Capped }) {
+	if outlook.Capped(&drains[i]) {
 		how = endedByCap
 	}
 	h.pauses.WithLabelValues(how).Observe(drains[i].Barrier.Seconds())
-	if drains[i].Barrier > drains[i].Bound+windowSlack {
+	if outlook.Exceeded(&drains[i]) {
 		h.beyond.Inc()
 	}
 }

@@ -1,7 +1,9 @@
 package console
 
 import (
+	"maps"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -22,7 +24,7 @@ type state struct {
 	info, start, ready, complete, void, bound  *prometheus.Desc
 	services, instances, callers, changes      *prometheus.Desc
 	behind, disconnected, drains, drainWaiting *prometheus.Desc
-	holds, held, holdWaiting                   *prometheus.Desc
+	holds, held, holdWaiting, window           *prometheus.Desc
 
 	mu       sync.Mutex
 	labelled map[string]bool // keeps its label until the node forgets it, or counters would jump
@@ -49,6 +51,7 @@ func newState(reg replica.Reader) *state {
 		drainWaiting: desc("drain_waiting_callers", "Callers that running drains wait for."),
 		holds:        desc("holds", "Keys that an operator holds, also those of which nobody is listed."),
 		held:         desc("instances_held", "Listed instances that an operator holds, whatever their state, by service.", "service"),
+		window:       desc("window_seconds", "For how long a departed instance may still be called, at the worst, by service and path: planned, crash (a lost host), suspect (a lost host, until callers prefer others). The longest of the others is service=\"_other\".", "service", "path"),
 		holdWaiting:  desc("hold_waiting_callers", "Callers that haven't let go of a held instance yet."),
 	}
 }
@@ -56,7 +59,7 @@ func newState(reg replica.Reader) *state {
 // Describe implements [prometheus.Collector].
 func (s *state) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{s.info, s.start, s.ready, s.complete, s.void, s.bound, s.services, s.instances,
-		s.callers, s.changes, s.behind, s.disconnected, s.drains, s.drainWaiting, s.holds, s.held, s.holdWaiting} {
+		s.callers, s.changes, s.behind, s.disconnected, s.drains, s.drainWaiting, s.holds, s.held, s.holdWaiting, s.window} {
 		ch <- d
 	}
 }
@@ -79,7 +82,13 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 
 	all := s.reg.Services()
 	gauge(s.services, float64(len(all)))
-	for _, one := range s.fold(all) {
+	own := s.labels(all)
+	for path, by := range s.windows(all, own) {
+		for service, d := range by {
+			gauge(s.window, d.Seconds(), service, path)
+		}
+	}
+	for _, one := range fold(all, own) {
 		gauge(s.instances, float64(one.Up), one.Service, "up")
 		gauge(s.instances, float64(one.Suspect), one.Service, "suspect")
 		gauge(s.instances, float64(one.Starting), one.Service, "starting")
@@ -114,40 +123,65 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	gauge(s.holdWaiting, holding)
 }
 
-// fold returns the services that have a label of their own, and the sum of the others as one more. Who
-// has a label keeps it as long as the node knows the service.
-func (s *state) fold(all []eider.Summary) []eider.Summary {
+// labels returns the services that have a label of their own. Who has one keeps it as long as the node knows the
+// service.
+func (s *state) labels(all []eider.Summary) map[string]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	there := make(map[string]bool, len(all))
 	for i := range all {
 		there[all[i].Service] = true
 	}
-	for name := range s.labelled {
-		if !there[name] {
-			delete(s.labelled, name)
+	maps.DeleteFunc(s.labelled, func(name string, _ bool) bool { return !there[name] })
+	for i := range all {
+		if len(s.labelled) < maxLabelled {
+			s.labelled[all[i].Service] = true
 		}
 	}
+	return maps.Clone(s.labelled)
+}
+
+// fold returns those services with their labels, and the sum of the others as one more.
+func fold(all []eider.Summary, own map[string]bool) []eider.Summary {
 	var out []eider.Summary
 	other := eider.Summary{Service: otherLabel}
 	for _, one := range all {
-		if !s.labelled[one.Service] && len(s.labelled) >= maxLabelled {
-			other.Up += one.Up
-			other.Suspect += one.Suspect
-			other.Starting += one.Starting
-			other.Down += one.Down
-			other.Draining += one.Draining
-			other.Held += one.Held
-			other.Callers += one.Callers
-			other.Behind += one.Behind
-			other.Cursor.Number += one.Cursor.Number
+		if own[one.Service] {
+			out = append(out, one)
 			continue
 		}
-		s.labelled[one.Service] = true
-		out = append(out, one)
+		other.Up += one.Up
+		other.Suspect += one.Suspect
+		other.Starting += one.Starting
+		other.Down += one.Down
+		other.Draining += one.Draining
+		other.Held += one.Held
+		other.Callers += one.Callers
+		other.Behind += one.Behind
+		other.Cursor.Number += one.Cursor.Number
 	}
 	if len(all) > len(out) {
 		out = append(out, other)
+	}
+	return out
+}
+
+// windows returns each path's worst case by service; of those without a label the longest, since a sum of windows
+// means nothing.
+func (s *state) windows(all []eider.Summary, own map[string]bool) map[string]map[string]time.Duration {
+	out := map[string]map[string]time.Duration{"planned": {}, "crash": {}, "suspect": {}}
+	for i := range all {
+		t, known := s.reg.Timing(all[i].Service)
+		if !known {
+			continue // forgotten since
+		}
+		name := otherLabel
+		if own[t.Service] {
+			name = t.Service
+		}
+		for path, d := range map[string]time.Duration{"planned": t.Bound, "crash": t.Lease + t.Batch, "suspect": t.SuspectAfter + t.Batch} {
+			out[path][name] = max(out[path][name], d)
+		}
 	}
 	return out
 }
