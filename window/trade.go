@@ -1,0 +1,140 @@
+package window
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Trade is what one setting, halved or turned, buys and costs (W9): a window can't be tuned to nothing.
+type Trade struct {
+	Setting  string
+	From, To string
+	Planned  time.Duration // what the worst case of a planned departure is shorter by; below 0: longer
+	Crash    time.Duration // and of a crash
+	Load     Load          // after
+	Note     string        // what it buys and costs beside the worst cases; or why it can't be done
+}
+
+// Trades tries each setting of the preset that somebody tunes, one at a time: durations and counts halved, switches
+// turned. Facts about the fleet, such as how many nodes there are, and constants aren't for sale; a setting that would
+// change nothing is left out.
+func (p Preset) Trades(set map[string]string, fleet Fleet) ([]Trade, error) {
+	c, err := p.choose(set, fleet)
+	if err != nil {
+		return nil, err
+	}
+	before, err := p.derive(c)
+	if err != nil {
+		return nil, err
+	}
+	var out []Trade
+	for _, s := range p.Settings {
+		from := c.value(s.Name)
+		to, ok := s.halved(from)
+		if !ok {
+			continue
+		}
+		changed := *c
+		changed.values = maps.Clone(c.values)
+		changed.values[s.Name] = to
+		after, err := p.derive(&changed)
+		if err == nil && same(before, after) {
+			continue
+		}
+		t := Trade{Setting: s.Name, From: from.String(), To: to.String(), Load: before.Load}
+		if err != nil {
+			t.Note = "can't be done: " + err.Error()
+		} else {
+			t.Planned = before.Planned.Terms.Worst() - after.Planned.Terms.Worst()
+			t.Crash = before.Crash.Terms.Worst() - after.Crash.Terms.Worst()
+			t.Load, t.Note = after.Load, p.note(s, before, after)
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+// halved is the value that a trade tries, if the setting is one that is tuned and has less to give.
+func (s Setting) halved(v Value) (Value, bool) {
+	switch v.Kind {
+	case KindSwitch:
+		v.On = !v.On
+		return v, !s.given
+	case KindCount:
+		v.Count /= 2
+	default:
+		v.Duration /= 2
+	}
+	low, _ := s.limits()
+	return v, !s.given && v.raw() > 0 && v.raw() >= low.raw()
+}
+
+// same tells whether a change changes nothing that anybody sees, as one of a timer that isn't in the window now.
+func same(a, b Forecast) bool {
+	window := func(a, b Window) bool {
+		return a.Terms.Worst() == b.Terms.Worst() && a.Terms.Mean() == b.Terms.Mean() && a.Void == b.Void && slices.Equal(a.VoidWhen, b.VoidWhen)
+	}
+	return a.Load == b.Load && window(a.Planned, b.Planned) && window(a.Crash, b.Crash)
+}
+
+// ledger is what a change buys, what it costs, and what it only moves, in words.
+type ledger struct{ buys, costs, moves []string }
+
+// less enters a number of which less is better.
+func (l *ledger) less(what string, was, is float64) {
+	if line := fmt.Sprintf("%s %.3g → %.3g", what, was, is); is > was {
+		l.costs = append(l.costs, line)
+	} else if is < was {
+		l.buys = append(l.buys, line)
+	}
+}
+
+func (l *ledger) window(path string, was, is Window) {
+	l.less("mean "+path+" (s)", was.Terms.Mean().Seconds(), is.Terms.Mean().Seconds())
+	switch {
+	case was.Void == "" && is.Void != "":
+		l.costs = append(l.costs, path+" window void: "+is.Void)
+	case was.Void != "" && is.Void == "":
+		l.buys = append(l.buys, path+" window no longer void")
+	}
+	for i, when := range was.VoidWhen {
+		switch {
+		case slices.Contains(is.VoidWhen, when):
+		case len(is.VoidWhen) == len(was.VoidWhen):
+			l.moves = append(l.moves, path+" window void by "+when+" → "+is.VoidWhen[i])
+		default:
+			l.buys = append(l.buys, path+" window no longer void by "+when)
+		}
+	}
+}
+
+// note says what a change buys and costs beside the worst cases.
+func (p Preset) note(s Setting, before, after Forecast) string {
+	var l ledger
+	l.window("planned", before.Planned, after.Planned)
+	l.window("crash", before.Crash, after.Crash)
+	l.less("reads/s", before.Load.ReadsPerSecond, after.Load.ReadsPerSecond)
+	l.less("beats/s", before.Load.BeatsPerSecond, after.Load.BeatsPerSecond)
+	l.less("healthy evicted/day", before.Load.FalseEvictionsPerDay, after.Load.FalseEvictionsPerDay)
+	if s.cost != "" {
+		l.costs = append(l.costs, s.cost)
+	}
+	note := "buys " + list(l.buys) + "; costs " + list(l.costs)
+	if len(l.moves) > 0 {
+		note += "; moves " + list(l.moves)
+	}
+	if p.pushed && before.Planned.Terms.Worst() == after.Planned.Terms.Worst() {
+		note += "; a planned departure is pushed: nothing to buy"
+	}
+	return note
+}
+
+func list(what []string) string {
+	if len(what) == 0 {
+		return "nothing"
+	}
+	return strings.Join(what, ", ")
+}
