@@ -111,7 +111,11 @@ func inWorld(t *testing.T, c Config, zone string, test func(t *testing.T, w *wor
 // push sends a complete view and waits until it is applied and acknowledged.
 func (w *world) push(lines ...string) {
 	w.t.Helper()
-	w.update(registry.Update{View: w.view(lines...), Connected: true, Heard: time.Now(), Lease: 20 * time.Second})
+	w.pushView(w.view(lines...))
+}
+
+func (w *world) pushView(v *eider.View) {
+	w.update(registry.Update{View: v, Connected: true, Heard: time.Now(), Lease: 20 * time.Second})
 }
 
 func (w *world) update(u registry.Update) {
