@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,14 +84,25 @@ type instance struct {
 
 type option func(*http.Server, *drain.Config)
 
-// startInstance starts an instance and waits until it is listed.
+// startInstance starts an instance that serves HTTP, and waits until it is listed.
 func startInstance(t *testing.T, grpc, service, id string, h http.Handler, options ...option) *instance {
+	t.Helper()
+	srv := &http.Server{Handler: h}
+	return startServing(t, grpc, service, id, func(cfg *drain.Config) {
+		for _, o := range options {
+			o(srv, cfg)
+		}
+	}, func(ctx context.Context, cfg drain.Config) (drain.Report, error) { return drain.Serve(ctx, srv, cfg) })
+}
+
+// startServing starts an instance of whatever kind, and waits until it is listed.
+func startServing(t *testing.T, grpc, service, id string, configure func(*drain.Config), serve func(context.Context, drain.Config) (drain.Report, error)) *instance {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := &instance{t: t, id: id, addr: l.Addr().String(), listed: make(chan struct{}), ended: make(chan struct{})}
+	in := &instance{t: t, id: id, listed: make(chan struct{}), ended: make(chan struct{})}
 	reg := registry.Open(registry.Config{Addr: grpc, Caller: service + "-" + id, Logger: quiet})
 	ctx, leave := context.WithCancel(context.Background())
 	in.leave = leave
@@ -104,14 +113,11 @@ func startInstance(t *testing.T, grpc, service, id string, h http.Handler, optio
 				once.Do(func() { close(in.listed) })
 			}
 		}}
-	srv := &http.Server{Handler: h}
-	for _, o := range options {
-		o(srv, &cfg)
-	}
+	configure(&cfg)
 	in.addr = cfg.Listener.Addr().String()
 	go func() {
 		defer close(in.ended)
-		in.report, in.err = drain.Serve(ctx, srv, cfg)
+		in.report, in.err = serve(ctx, cfg)
 		reg.Close()
 	}()
 	t.Cleanup(func() { in.finish() })
@@ -211,127 +217,26 @@ func (c *caller) post(ctx context.Context, service, id string) (string, error) {
 	return string(body), err
 }
 
-// load is closed loops of POSTs, each a caller of its own.
-type load struct {
-	t       *testing.T
-	service string
-	callers []*caller
-	stop    context.CancelFunc
-	wg      sync.WaitGroup
-
-	requests atomic.Int64
-	mu       sync.Mutex
-	failures []failure
-	by       map[string]int64     // answers by instance
-	last     map[string]time.Time // latest answer by instance
-	progress chan struct{}        // closed and replaced at each answer
-}
-
-type failure struct {
-	id    string
-	err   error
-	began time.Time
-}
-
-// startLoad starts the loops and waits until each has had an answer.
-func startLoad(t *testing.T, grpc, service string, n int, think time.Duration, base *http.Transport) *load {
+// startLoad starts loops of POSTs.
+func startLoad(t *testing.T, grpc, service string, n int, think time.Duration, base *http.Transport) *load[*caller] {
 	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	l := &load{t: t, service: service, stop: stop, by: map[string]int64{}, last: map[string]time.Time{}, progress: make(chan struct{})}
-	var first sync.WaitGroup
-	for i := range n {
-		c := newCaller(t, grpc, fmt.Sprintf("caller%d", i), base)
-		l.callers = append(l.callers, c)
-		first.Add(1)
-		l.wg.Go(func() {
-			for k := 0; ctx.Err() == nil; k++ {
-				l.once(c, fmt.Sprintf("%d-%d", i, k))
-				if k == 0 {
-					first.Done()
-				}
-				select {
-				case <-time.After(rand.N(think + 1)):
-				case <-ctx.Done():
-				}
+	l := newLoad[*caller](t, "requests")
+	l.start(n, think, func(i int) *caller { return newCaller(t, grpc, fmt.Sprintf("caller%d", i), base) },
+		func(ctx context.Context, c *caller, id string) error {
+			who, err := c.post(ctx, service, id)
+			if err == nil {
+				l.answered(who)
 			}
+			return err
 		})
-	}
-	first.Wait()
+	t.Cleanup(func() {
+		for _, c := range l.callers {
+			if n := c.tr.Faults(); len(n) > 0 {
+				t.Logf("faults that were retried: %v", n)
+			}
+		}
+	})
 	return l
-}
-
-func (l *load) once(c *caller, id string) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	began := time.Now()
-	who, err := c.post(ctx, l.service, id)
-	l.requests.Add(1)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err != nil {
-		l.failures = append(l.failures, failure{id, err, began})
-	}
-	l.by[who]++
-	l.last[who] = time.Now()
-	close(l.progress)
-	l.progress = make(chan struct{})
-}
-
-// until waits until a condition on the answers holds.
-func (l *load) until(what string, ok func() bool) {
-	l.t.Helper()
-	late := time.After(patience)
-	for {
-		l.mu.Lock()
-		done, next := ok(), l.progress
-		l.mu.Unlock()
-		if done {
-			return
-		}
-		select {
-		case <-next:
-		case <-late:
-			l.t.Fatalf("no %s within %v", what, patience)
-		}
-	}
-}
-
-// more waits for so many more answers of an instance.
-func (l *load) more(who string, n int64) {
-	l.t.Helper()
-	l.mu.Lock()
-	from := l.by[who]
-	l.mu.Unlock()
-	l.until(fmt.Sprintf("%d more answers of %s", n, who), func() bool { return l.by[who] >= from+n })
-}
-
-// rest stops the loops; the callers stay callers.
-func (l *load) rest() {
-	l.stop()
-	l.wg.Wait()
-}
-
-// end stops the loops, says goodbye, and tells what failed.
-func (l *load) end(book *ledgerOf) {
-	l.t.Helper()
-	l.rest()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, f := range l.failures[:min(5, len(l.failures))] {
-		l.t.Errorf("failed: %s: %v", f.id, f.err)
-	}
-	if n := len(l.failures); n > 0 {
-		l.t.Errorf("%d of %d requests failed", n, l.requests.Load())
-	}
-	if twice := book.twice(); len(twice) > 0 {
-		l.t.Errorf("%d requests were worked on more than once: %.5v", len(twice), twice)
-	}
-	for _, c := range l.callers {
-		c.close() // else the last instances would wait for callers without an alternative
-		if n := c.tr.Faults(); len(n) > 0 {
-			l.t.Logf("faults that were retried: %v", n)
-		}
-	}
 }
 
 // at has an instance listen at an address that was another's.

@@ -5,10 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,48 +81,15 @@ func (l *till) talk(s grpc.ServerStream) error {
 // startTill starts an instance that serves gRPC, and waits until it is listed.
 func startTill(t *testing.T, node, id string, l *till, options ...func(*drain.Config)) *instance {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := &instance{t: t, id: id, addr: ln.Addr().String(), listed: make(chan struct{}), ended: make(chan struct{})}
-	reg := registry.Open(registry.Config{Addr: node, Caller: "till-" + id, Logger: quiet})
-	ctx, leave := context.WithCancel(context.Background())
-	in.leave = leave
-	var once sync.Once
-	cfg := drain.Config{Registry: reg, Service: "till", ID: id, Listener: ln, Logger: quiet,
-		Listed: func(s registry.State) {
-			if s.Listed {
-				once.Do(func() { close(in.listed) })
-			}
-		}}
-	for _, o := range options {
-		o(&cfg)
-	}
 	srv := eidergrpc.NewServer()
 	srv.RegisterService(&tillDesc, l)
-	go func() {
-		defer close(in.ended)
-		in.report, in.err = eidergrpc.Serve(ctx, srv, cfg)
-		reg.Close()
-	}()
-	t.Cleanup(func() { in.finish() })
-	in.await("listing", in.listed)
-	return in
-}
-
-// payers is closed loops of gRPC calls, each a caller of its own.
-type payers struct {
-	t       *testing.T
-	callers []*payer
-	stop    context.CancelFunc
-	wg      sync.WaitGroup
-	calls   atomic.Int64
-
-	mu       sync.Mutex
-	failures []failure
-	by       map[string]int64
-	progress chan struct{} // closed and replaced at each answer
+	return startServing(t, node, "till", id, func(cfg *drain.Config) {
+		for _, o := range options {
+			o(cfg)
+		}
+	}, func(ctx context.Context, cfg drain.Config) (drain.Report, error) {
+		return eidergrpc.Serve(ctx, srv, cfg)
+	})
 }
 
 // payer is one calling process.
@@ -190,108 +153,21 @@ func (c *payer) talk(ctx context.Context, id string, answered func(string)) erro
 	return nil
 }
 
-// startPayers starts loops over what newCaller returns, and waits until each has had an answer.
-func startPayers(t *testing.T, n int, newCaller func(i int) *payer, streams bool) *payers {
+// startPayers starts loops of gRPC calls, or of streams.
+func startPayers(t *testing.T, n int, payerOf func(i int) *payer, streams bool) *load[*payer] {
 	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	l := &payers{t: t, stop: stop, by: map[string]int64{}, progress: make(chan struct{})}
-	var first sync.WaitGroup
-	for i := range n {
-		c := newCaller(i)
-		l.callers = append(l.callers, c)
-		first.Add(1)
-		l.wg.Go(func() {
-			for k := 0; ctx.Err() == nil; k++ {
-				l.once(c, fmt.Sprintf("%d-%d", i, k), streams)
-				if k == 0 {
-					first.Done()
-				}
-				select {
-				case <-time.After(rand.N(10 * time.Millisecond)):
-				case <-ctx.Done():
-				}
-			}
-		})
-	}
-	first.Wait()
-	return l
-}
-
-func (l *payers) once(c *payer, id string, stream bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	began := time.Now()
-	var err error
-	if stream {
-		err = c.talk(ctx, id, l.answered)
-	} else {
-		var who string
-		if who, err = c.pay(ctx, id); err == nil {
+	l := newLoad[*payer](t, "calls")
+	l.start(n, 10*time.Millisecond, payerOf, func(ctx context.Context, c *payer, id string) error {
+		if streams {
+			return c.talk(ctx, id, l.answered)
+		}
+		who, err := c.pay(ctx, id)
+		if err == nil {
 			l.answered(who)
 		}
-	}
-	l.calls.Add(1)
-	if err != nil {
-		l.mu.Lock()
-		l.failures = append(l.failures, failure{id, err, began})
-		l.mu.Unlock()
-	}
-}
-
-func (l *payers) answered(who string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.by[who]++
-	close(l.progress)
-	l.progress = make(chan struct{})
-}
-
-// more waits for so many more answers of an instance.
-func (l *payers) more(who string, n int64) {
-	l.t.Helper()
-	l.mu.Lock()
-	from := l.by[who]
-	l.mu.Unlock()
-	late := time.After(patience)
-	for {
-		l.mu.Lock()
-		done, next := l.by[who] >= from+n, l.progress
-		l.mu.Unlock()
-		if done {
-			return
-		}
-		select {
-		case <-next:
-		case <-late:
-			l.t.Fatalf("no %d more answers of %s within %v", n, who, patience)
-		}
-	}
-}
-
-// rest stops the loops; the callers stay callers.
-func (l *payers) rest() {
-	l.stop()
-	l.wg.Wait()
-}
-
-// end stops the loops, says goodbye, and tells what failed.
-func (l *payers) end(book *ledgerOf) {
-	l.t.Helper()
-	l.rest()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, f := range l.failures[:min(5, len(l.failures))] {
-		l.t.Errorf("failed: %s: %v", f.id, f.err)
-	}
-	if n := len(l.failures); n > 0 {
-		l.t.Errorf("%d of %d calls failed", n, l.calls.Load())
-	}
-	if twice := book.twice(); len(twice) > 0 {
-		l.t.Errorf("%d calls were worked on more than once: %.5v", len(twice), twice)
-	}
-	for _, c := range l.callers {
-		c.close()
-	}
+		return err
+	})
+	return l
 }
 
 func checkHealth(t *testing.T, cc *grpc.ClientConn) {

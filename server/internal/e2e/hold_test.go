@@ -119,5 +119,5 @@ func holdAndRelease(t *testing.T, base *http.Transport, options []option) {
 	}
 	l.more("a", 20)
 	l.end(book)
-	t.Logf("%d requests", l.requests.Load())
+	t.Logf("%d requests", l.calls.Load())
 }

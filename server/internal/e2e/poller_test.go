@@ -161,25 +161,37 @@ func (p *poller) call(ctx context.Context, i int) {
 	p.calls.Add(1)
 }
 
+// end stops polling and calling, and tells what failed.
+func (p *poller) end() {
+	p.t.Helper()
+	p.stop()
+	p.wg.Wait()
+	if len(p.failed) > 0 {
+		p.t.Errorf("%d of %d calls failed, the first: %v", len(p.failed), p.calls.Load(), p.failed[0])
+	}
+}
+
+// startOrders starts so many instances of orders, i0 and so on.
+func startOrders(t *testing.T, grpc string, count int) (ins []*instance) {
+	t.Helper()
+	var book ledgerOf
+	for i := range count {
+		id := fmt.Sprint("i", i)
+		ins = append(ins, startInstance(t, grpc, "orders", id, book.handler(id, 5*time.Millisecond)))
+	}
+	return ins
+}
+
 // A caller that knows HTTP alone loses nothing, and is waited for by its timers and no longer.
 func TestAPollerLosesNothing(t *testing.T) {
 	n := startNode(t, node.Settings{})
-	var book ledgerOf
-	var ins []*instance
-	for i := range 3 {
-		id := fmt.Sprint("i", i)
-		ins = append(ins, startInstance(t, n.grpc, "orders", id, book.handler(id, 5*time.Millisecond)))
-	}
+	ins := startOrders(t, n.grpc, 3)
 	const every, cache = time.Second, 500 * time.Millisecond
 	p := startPoller(t, &poller{name: "shop@h1", every: every, cache: cache, tick: every / 4}, n.http, "orders")
 	<-time.After(every)
 	report := ins[0].finish()
 	<-time.After(every) // whoever were cut would be by now
-	p.stop()
-	p.wg.Wait()
-	if len(p.failed) > 0 {
-		t.Errorf("%d of %d calls failed, the first: %v", len(p.failed), p.calls.Load(), p.failed[0])
-	}
+	p.end()
 	if report.Pause < cache || report.Pause > every+cache+1500*time.Millisecond {
 		t.Errorf("the pause took %s, want between what its cache takes and what its timers say: %s", report.Pause, every+cache)
 	}
@@ -196,23 +208,14 @@ func TestAPollerLosesNothing(t *testing.T) {
 // instance leaves goes on calling it until its next try.
 func TestAPollersAnswersAreLost(t *testing.T) {
 	n := startNode(t, node.Settings{})
-	var book ledgerOf
-	var ins []*instance
-	for i := range 2 {
-		id := fmt.Sprint("i", i)
-		ins = append(ins, startInstance(t, n.grpc, "orders", id, book.handler(id, 5*time.Millisecond)))
-	}
+	ins := startOrders(t, n.grpc, 2)
 	const every, cache, tick, lost = 4 * time.Second, 100 * time.Millisecond, 600 * time.Millisecond, 4
 	p := startPoller(t, &poller{name: "shop@h1", every: every, cache: cache, tick: tick}, n.http, "orders")
 	<-time.After(2 * tick)
 	p.lose.Store(lost)
 	report := ins[0].finish()
 	<-time.After(tick) // whoever were cut would be by now
-	p.stop()
-	p.wg.Wait()
-	if len(p.failed) > 0 {
-		t.Errorf("%d of %d calls failed, the first: %v", len(p.failed), p.calls.Load(), p.failed[0])
-	}
+	p.end()
 	if report.Pause < (lost-1)*tick+cache {
 		t.Errorf("the pause took %s: less than the caller went without an answer", report.Pause)
 	}
@@ -222,22 +225,13 @@ func TestAPollersAnswersAreLost(t *testing.T) {
 // Who waits for changes comes back at once with what it has got, and isn't waited for as long as its timers say.
 func TestAPollerThatWaitsIsSettledByWhatItShows(t *testing.T) {
 	n := startNode(t, node.Settings{})
-	var book ledgerOf
-	var ins []*instance
-	for i := range 2 {
-		id := fmt.Sprint("i", i)
-		ins = append(ins, startInstance(t, n.grpc, "orders", id, book.handler(id, 5*time.Millisecond)))
-	}
+	ins := startOrders(t, n.grpc, 2)
 	const every, cache, wait = 5 * time.Second, 100 * time.Millisecond, 20 * time.Second
 	p := startPoller(t, &poller{name: "shop@h1", every: every, cache: cache, wait: wait}, n.http, "orders")
 	<-time.After(time.Second)
 	report := ins[0].finish()
 	<-time.After(time.Second) // whoever were cut would be by now
-	p.stop()
-	p.wg.Wait()
-	if len(p.failed) > 0 {
-		t.Errorf("%d of %d calls failed, the first: %v", len(p.failed), p.calls.Load(), p.failed[0])
-	}
+	p.end()
 	if len(report.Members) != 1 || report.Members[0].State != eider.Polled || report.Pause < cache || report.Pause > every+wait {
 		t.Errorf("the pause took %s: %s; want that it is settled by what it shows, long before its timers are over", report.Pause, report.Members)
 	}

@@ -58,7 +58,7 @@ func rollout(t *testing.T, base *http.Transport, options []option) {
 		}
 	}
 	l.end(book)
-	t.Logf("%d requests, %d restarts", l.requests.Load(), 2*len(ids))
+	t.Logf("%d requests, %d restarts", l.calls.Load(), 2*len(ids))
 }
 
 // The registry is gone as an instance leaves: its callers learn it from the answers, turn away, and nothing fails,
@@ -142,7 +142,7 @@ func TestACallerThatSubscribesAfterTheLeaveIsWaitedFor(t *testing.T) {
 	late.more("a", 10)
 	startInstance(t, n.grpc, "orders", "b", book.handler("b", time.Millisecond))
 	report := a.finish()
-	for _, l := range []*load{l, late} {
+	for _, l := range []*load[*caller]{l, late} {
 		l.more("b", 20)
 	}
 	l.end(&ledgerOf{})
