@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -189,18 +188,6 @@ func TestWhatACommandShows(t *testing.T) {
 	}
 }
 
-// safe is a buffer that several goroutines write to.
-type safe struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (s *safe) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.Write(p)
-}
-
 // TestAttackReadsSecretsInWhatIsWritten: neither tokens, nor the secrets of incarnations, nor metadata values stand in
 // any log, error, event or metric of a registry that is used well and badly, at the most talkative level.
 func TestAttackReadsSecretsInWhatIsWritten(t *testing.T) {
@@ -220,7 +207,7 @@ func TestAttackReadsSecretsInWhatIsWritten(t *testing.T) {
 	shown["wrong"] = "eider_a-token-that-nobody-has-given-out"
 	server, at, errs := startServer(t, "--cert", certs+"/server.pem", "--key", certs+"/server.key", "--client-ca", certs+"/ca.pem",
 		"--tokens", tokens, "--log-level", "debug", "--data", filepath.Join(folder, "data"))
-	log := &safe{}
+	log := &printed{}
 	secret := raw(t, at.GRPC, certs+"/ca.pem", shown, metadataValue, log)
 	for name, token := range shown {
 		reg := registry.Open(registry.Config{Addr: at.GRPC, TLS: trusting(t, certs+"/ca.pem"), Token: func() (string, error) { return token, nil },
@@ -242,7 +229,7 @@ func TestAttackReadsSecretsInWhatIsWritten(t *testing.T) {
 	}
 	_ = server.Process.Signal(syscall.SIGTERM)
 	_ = server.Wait()
-	all := errs.text.String() + log.buf.String()
+	all := errs.text.String() + log.text.String()
 	if !strings.Contains(all, "registered") || !strings.Contains(all, `"kind":"denied"`) || !strings.Contains(all, "eider_instances") {
 		t.Fatalf("little was written:\n%s", all)
 	}

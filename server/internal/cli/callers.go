@@ -32,12 +32,7 @@ CAP is how long a drain waits at most for a caller that never lets go.`,
   eider callers orders --json | jq -r '.callers[] | select(.behind > 0) | .id'`,
 		Args:              maybeService,
 		ValidArgsFunction: a.completeService,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			defer c.close()
+		RunE: a.asking(func(cmd *cobra.Command, c *client, args []string) error {
 			service := first(args)
 			all := callerList{Callers: []eider.Caller{}}
 			for after := ""; ; {
@@ -56,7 +51,7 @@ CAP is how long a drain waits at most for a caller that never lets go.`,
 				}
 			}
 			return a.answer(all, func(t *table) { drawCallers(t, all, service) })
-		},
+		}),
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/eiderhq/eider"
 )
 
@@ -60,6 +62,31 @@ func (a *app) client() (*client, error) {
 		Transport:     &http.Transport{DialContext: dial, TLSHandshakeTimeout: dialTimeout, TLSClientConfig: proof.tls},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
+}
+
+// asking is how a command runs that asks the registry.
+func (a *app) asking(do func(cmd *cobra.Command, c *client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := a.client()
+		if err != nil {
+			return err
+		}
+		defer c.close()
+		return do(cmd, c, args)
+	}
+}
+
+// hint asks for what the shell is to offer; false if there is no answer within a second.
+func (a *app) hint(cmd *cobra.Command, path string, answer any) bool {
+	ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
+	defer cancel()
+	c, err := a.client()
+	if err != nil {
+		return false
+	}
+	defer c.close()
+	_, err = c.fetch(ctx, question{path: path, query: url.Values{"limit": {"1000"}}}, answer)
+	return err == nil
 }
 
 // close ends idle connections, and with them their goroutines.

@@ -38,12 +38,7 @@ With --watch the table is drawn anew as drains begin, go on and end.`,
   eider drains --json | jq '[.drains[].barrier_ns] | max / 1e6'`,
 		Args:              maybeService,
 		ValidArgsFunction: a.completeService,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			defer c.close()
+		RunE: a.asking(func(cmd *cobra.Command, c *client, args []string) error {
 			if watch {
 				return a.watchDrains(cmd.Context(), c, first(args))
 			}
@@ -52,7 +47,7 @@ With --watch the table is drawn anew as drains begin, go on and end.`,
 				return err
 			}
 			return a.answer(list, func(t *table) { drawDrains(t, list, first(args)) })
-		},
+		}),
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "draw the table anew at every change, until Ctrl-C")
 	return cmd

@@ -39,7 +39,7 @@ with --json each event is then one line.`,
   eider events --follow --last 0 --service orders
   eider events --follow --json | jq -c 'select(.kind == "lapsed")'`,
 		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: a.asking(func(cmd *cobra.Command, c *client, _ []string) error {
 			query := url.Values{"last": {last.String()}}
 			if cmd.Flags().Changed("service") {
 				if err := checkService(service); err != nil {
@@ -48,11 +48,6 @@ with --json each event is then one line.`,
 				service = eider.FoldService(service)
 				query.Set("service", service)
 			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			defer c.close()
 			if follow {
 				if err := a.strange(cmd.Context(), c, service); err != nil {
 					fmt.Fprintf(a.Err, "eider: %s (waiting for it)\n", printable(oneLine(err.Error())))
@@ -67,7 +62,7 @@ with --json each event is then one line.`,
 				return err
 			}
 			return a.answer(list, func(t *table) { a.drawEvents(t, list, service) })
-		},
+		}),
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on telling, until Ctrl-C")
 	cmd.Flags().VarP(&last, "last", "n", "tell the last `N` events first, at most 10000")

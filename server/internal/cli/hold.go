@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -49,21 +48,16 @@ some of them may, since they couldn't let go in time: then it names them.`,
   eider hold orders-7f9c`,
 		Args:              oneInstance,
 		ValidArgsFunction: a.completeInstance,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: a.asking(func(cmd *cobra.Command, c *client, args []string) error {
 			if cmd.Flags().Changed("for") && lasts < time.Second {
 				return usage("--for %s is too short: at least 1s", lasts)
 			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			defer c.close()
 			key, err := c.findInstance(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			return a.holdInstance(cmd.Context(), c, key, lasts, reason, wait)
-		},
+		}),
 	}
 	cmd.Flags().DurationVar(&lasts, "for", 0, "end the hold by itself after this `TIME`, as in 2h (default: until it is released)")
 	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` for whoever sees that it is held")
@@ -79,12 +73,7 @@ func (a *app) releaseCommand() *cobra.Command {
 that has just come up. An instance is SERVICE/ID, or its ID if only one of that name is held.`,
 		Example: `  eider release orders/1`,
 		Args:    oneInstance,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			defer c.close()
+		RunE: a.asking(func(cmd *cobra.Command, c *client, args []string) error {
 			key, err := c.findHeld(cmd.Context(), args[0])
 			if err != nil {
 				return err
@@ -95,7 +84,7 @@ that has just come up. An instance is SERVICE/ID, or its ID if only one of that 
 				return err
 			}
 			return a.answer(released, func(t *table) { t.say(released.String() + " is released: callers call it again.") })
-		},
+		}),
 	}
 }
 
@@ -276,15 +265,8 @@ func (a *app) completeInstance(cmd *cobra.Command, args []string, prefix string)
 		}
 		return names, how | cobra.ShellCompDirectiveNoSpace
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
-	defer cancel()
-	c, err := a.client()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	defer c.close()
 	var v viewAnswer
-	if _, err := c.fetch(ctx, question{path: "/v1/services/" + eider.FoldService(service), query: url.Values{"limit": {"1000"}}}, &v); err != nil {
+	if !a.hint(cmd, "/v1/services/"+eider.FoldService(service), &v) {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var out []string

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -44,12 +43,7 @@ asks nothing in between, and never delays a drain.`,
   eider instances orders --json | jq -r '.instances[] | select(.status == "UP") | .address'`,
 		Args:              oneService,
 		ValidArgsFunction: a.completeService,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			defer c.close()
+		RunE: a.asking(func(cmd *cobra.Command, c *client, args []string) error {
 			if watch {
 				return a.watchInstances(cmd.Context(), c, eider.FoldService(args[0]), gone)
 			}
@@ -58,7 +52,7 @@ asks nothing in between, and never delays a drain.`,
 				return err
 			}
 			return a.answer(v, func(t *table) { drawInstances(t, v, gone) })
-		},
+		}),
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "draw the table anew at every change, until Ctrl-C")
 	cmd.Flags().BoolVar(&gone, "gone", false, "list those too that ended lately, and how")
@@ -232,15 +226,8 @@ func (a *app) completeService(cmd *cobra.Command, args []string, prefix string) 
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
-	defer cancel()
-	c, err := a.client()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	defer c.close()
 	var list serviceList
-	if _, err := c.fetch(ctx, question{path: "/v1/services", query: url.Values{"limit": {"1000"}}}, &list); err != nil {
+	if !a.hint(cmd, "/v1/services", &list) {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var names []string

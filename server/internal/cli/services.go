@@ -35,12 +35,7 @@ calls any more, the last 100).`,
 		Example: `  eider services
   eider services --json | jq -r '.services[] | select(.up == 0) | .service'`,
 		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			defer c.close()
+		RunE: a.asking(func(cmd *cobra.Command, c *client, _ []string) error {
 			all := serviceList{Services: []eider.Summary{}}
 			for after := ""; ; {
 				var page serviceList
@@ -54,7 +49,7 @@ calls any more, the last 100).`,
 				}
 			}
 			return a.answer(all, func(t *table) { drawServices(t, all) })
-		},
+		}),
 	}
 }
 
