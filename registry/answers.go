@@ -10,8 +10,10 @@ import (
 	"github.com/eiderhq/eider/retry"
 )
 
-// staleTries is how many higher attachments an incarnation that only wants to end tries.
-const staleTries = 3
+const (
+	staleTries  = 3           // how many higher attachments an incarnation that only wants to end tries
+	grantWithin = greetAtMost // from a registration to its answer while beats are answered; without one the stream is stuck
+)
 
 // due appends what the node is to be told of this listing now, and says when to look again. Called with a.mu held.
 func (l *Listing) due(say []*pb.AttachRequest, now time.Time) ([]*pb.AttachRequest, time.Time) {
@@ -27,17 +29,28 @@ func (l *Listing) due(say []*pb.AttachRequest, now time.Time) ([]*pb.AttachReque
 			l.hesitate(err, now)
 			return say, l.retryAt
 		}
-		return append(say, l.register()), time.Time{}
+		return append(say, l.register(now)), l.answerBy
 	case listed:
 		return l.changes(say), time.Time{}
-	default: // asked: its answer rings
-		return say, time.Time{}
+	default: // asked: its answer rings, or see mute
+		return say, l.answerBy
 	}
 }
 
+// mute is why the stream is stuck, nil if it isn't: it answers beats and never said what became of the registration.
+// Beats are all that [session] waits for, so that this process would be unlisted for ever and believe itself about to
+// be. Called with a.mu held.
+func (l *Listing) mute(now time.Time) error {
+	if l.phase != asked || now.Before(l.answerBy) {
+		return nil
+	}
+	return eider.Errorf(eider.Unavailable, "register "+l.rec.Key.String(), "no answer came within %s of asking; the stream was cut", grantWithin)
+}
+
 // register attaches, with an attachment higher than ever before.
-func (l *Listing) register() *pb.AttachRequest {
+func (l *Listing) register(now time.Time) *pb.AttachRequest {
 	l.phase, l.told = asked, told{status: l.status}
+	l.answerBy = now.Add(grantWithin)
 	l.uttered = true
 	l.rec.Attachment++
 	rec := l.rec

@@ -148,6 +148,9 @@ func (a *attacher) due(now time.Time) (say []*pb.AttachRequest, again time.Time,
 	}
 	again = a.beatAt
 	for _, l := range a.listings {
+		if err := l.mute(now); err != nil {
+			return nil, time.Time{}, err // the next stream registers everybody anew
+		}
 		var at time.Time
 		say, at = l.due(say, now)
 		if !at.IsZero() && at.Before(again) {

@@ -125,8 +125,9 @@ func (l *links) open(addr string, vain int) (*link, error) {
 	}
 	cc, err := grpc.NewClient("passthrough:///"+addr, append(secured,
 		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return k.connect(ctx, l.dial, addr) }),
-		// When to try again is decided by keep, for a whole stream; gRPC tries once.
-		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: k.within, Backoff: backoff.Config{BaseDelay: time.Hour, MaxDelay: time.Hour}}),
+		// When to try again is decided by keep, for a whole stream; gRPC tries once. It would wait an hour for the
+		// other side's first word, as long as for another try: greet bounds that, as all that comes before a Welcome.
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: time.Hour, MaxDelay: time.Hour}}),
 		grpc.WithIdleTimeout(0),
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),

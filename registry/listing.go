@@ -62,6 +62,7 @@ type Listing struct {
 	phase    phase
 	told     told
 	listedAt time.Time
+	answerBy time.Time // while asked
 	retryAt  time.Time
 	tries    int
 	state    State

@@ -18,6 +18,7 @@ type fake struct {
 	mu        sync.Mutex
 	calls     []string
 	openErr   error // what Attach and Watch answer
+	openIn    time.Duration
 	err       error // what Register, SetStatus, Leave, Left and Subscribe answer
 	postponed map[string]time.Duration
 	broken    []string // what should never have reached a replica
@@ -55,6 +56,7 @@ func (f *fake) heard(beginning string) bool {
 
 func (f *fake) open(what string, p replica.Peer) (*fakeStream, error) {
 	f.note("%s %s %v %s", what, p.Caller, p.Observer, p.Addr)
+	<-time.After(f.openIn)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.openErr != nil {

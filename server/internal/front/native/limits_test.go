@@ -169,6 +169,16 @@ func TestHelloComesFirstOnceAndInTime(t *testing.T) {
 	}
 }
 
+// The time for a Hello is the process'. A node that is late with its own part, as behind a herd, would else send away
+// who had waited longest, to begin at the end again.
+func TestH3ALateWelcomeIsNoLateHello(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, r *rig) {
+		r.fake.openIn = helloTimeout + 3*time.Second
+		r.attached("10.0.0.2")
+		r.watching("10.0.0.3")
+	})
+}
+
 // A stranger who opens a connection and says nothing is gone in time, whatever he said so far.
 func TestSilentConnectionsAreDropped(t *testing.T) {
 	for name, row := range map[string]struct {

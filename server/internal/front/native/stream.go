@@ -80,6 +80,7 @@ type stream struct {
 	end     func(*ending)
 	hangup  context.CancelFunc
 	turn    chan struct{} // who may send
+	spoken  chan struct{} // closed once the first message was read
 	greeted chan struct{} // closed once Hello was answered
 	patient *time.Timer   // hangs up when a send takes too long
 	caller  string        // from Hello; the receiver's until greeted is closed
@@ -105,6 +106,7 @@ func (s *Server) newStream(rpc grpc.ServerStream) *stream {
 		srv: s, rpc: rpc, ctx: soft,
 		end:     func(why *ending) { cancel(why) },
 		turn:    make(chan struct{}, 1),
+		spoken:  make(chan struct{}),
 		greeted: make(chan struct{}),
 		who:     identityOf(rpc.Context()),
 	}
@@ -152,17 +154,23 @@ func (s *Server) serve(st *stream, sd side) error {
 	return st.last(why)
 }
 
+// awaitHello waits until Hello was answered. Its time is the process', and ends with the first message: a node that
+// takes long for its own part, behind a herd, sends nobody away for it.
 func (st *stream) awaitHello() bool {
 	timer := time.NewTimer(helloTimeout)
 	defer timer.Stop()
 	select {
-	case <-st.greeted:
-		return true
+	case <-st.spoken:
 	case <-st.ctx.Done():
 	case <-timer.C:
 		st.end(failed(eider.Errorf(eider.Invalid, "", "no Hello within %s; it must be the first message", helloTimeout)))
 	}
-	return false
+	select {
+	case <-st.greeted:
+		return true
+	case <-st.ctx.Done():
+		return false
+	}
 }
 
 // last says the last word, and returns the status for the transport.
@@ -235,6 +243,7 @@ func (st *stream) receive() {
 		case in.err != nil:
 			st.end(failed(in.err))
 		case !opened:
+			close(st.spoken)
 			if err = st.greet(st.side.hello(in.msg)); err != nil {
 				st.end(endingOf(err))
 			} else {
