@@ -1,6 +1,9 @@
 package server_test
 
 import (
+	"os/exec"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/eiderhq/eider/internal/house"
@@ -10,7 +13,8 @@ func TestHouse(t *testing.T) {
 	rules := house.Rules{
 		Module: "github.com/eiderhq/eider/server",
 		Exceptions: map[string]string{
-			"cmd/eider/main.go:var version": "the linker sets it: -ldflags \"-X main.version=…\"",
+			"cmd/eider/main.go:var version":      "the linker sets it: -ldflags \"-X main.version=…\"",
+			"cmd/eider-lint/main.go:var version": "the linker sets it, as of cmd/eider",
 		},
 	}
 	broken, err := rules.Check(".")
@@ -19,5 +23,21 @@ func TestHouse(t *testing.T) {
 	}
 	for _, line := range broken {
 		t.Error(line)
+	}
+}
+
+// eider-lint is downloaded by every run of somebody's CI: it pulls in neither gRPC nor what a registry needs.
+func TestHouseLintIsSmall(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./cmd/eider-lint").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, out)
+	}
+	const eider = "github.com/eiderhq/eider/"
+	allowed := []string{eider + "window", eider + "server/cmd/eider-lint", eider + "server/internal/offline", eider + "server/internal/outlook",
+		eider + "server/internal/lint", "go.yaml.in/yaml/v3", "github.com/spf13/cobra", "github.com/spf13/pflag"}
+	for dep := range strings.FieldsSeq(string(out)) {
+		if !slices.Contains(allowed, dep) {
+			t.Errorf("eider-lint pulls in %s", dep)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/server/internal/offline"
 )
 
 // Exit codes. They are part of the interface: docs/cli.md lists them, scripts rely on them.
@@ -70,6 +71,9 @@ var codeOf = map[eider.Kind]int{
 // explain tells the person what went wrong and returns the exit code. An error that is not one of ours
 // comes from the parser of the command line.
 func (a *app) explain(cmd *cobra.Command, err error) int {
+	if v, ok := errors.AsType[*offline.Verdict](err); ok {
+		return v.Code // the command has said why
+	}
 	code := exitUsage
 	if e, ok := errors.AsType[*exit](err); ok {
 		code = e.code

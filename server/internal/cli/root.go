@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -112,8 +113,8 @@ func (a *app) root() *cobra.Command {
 			}
 			return cmd.Help()
 		},
-		PersistentPreRunE: func(*cobra.Command, []string) error {
-			return a.checkOutput()
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return a.checkOutput(cmd)
 		},
 	}
 	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{if .Runnable}}\n  {{.UseLine}}{{end}}", "{{if and .Runnable .HasParent}}\n  {{.UseLine}}{{end}}", 1))
@@ -126,7 +127,8 @@ func (a *app) root() *cobra.Command {
 	flags.StringVarP(&a.output, "output", "o", "table", "`FORMAT` of the answer: table or json")
 	flags.BoolVar(&a.json, "json", false, "short for --output json")
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)) // it fails for an unknown flag only
-	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "ask", Title: "Ask a registry:"}, &cobra.Group{ID: "access", Title: "Say who may:"})
+	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "ask", Title: "Ask a registry:"}, &cobra.Group{ID: "access", Title: "Say who may:"},
+		&cobra.Group{ID: "know", Title: "Know the number (no registry needed):"})
 	for _, cmd := range []*cobra.Command{a.servicesCommand(), a.instancesCommand(), a.callersCommand(), a.drainsCommand(), a.eventsCommand(),
 		a.holdCommand(), a.releaseCommand()} {
 		cmd.GroupID = "ask"
@@ -136,6 +138,10 @@ func (a *app) root() *cobra.Command {
 	}
 	for _, cmd := range []*cobra.Command{a.certsCommand(), a.tokensCommand()} {
 		cmd.GroupID = "access"
+		root.AddCommand(cmd)
+	}
+	for _, cmd := range []*cobra.Command{a.lintCommand()} {
+		cmd.GroupID = "know"
 		root.AddCommand(cmd)
 	}
 	root.AddCommand(a.serverCommand())
@@ -170,9 +176,13 @@ func typed(cmd *cobra.Command) {
 	}
 }
 
-func (a *app) checkOutput() error {
+// moreFormats is the annotation of a command that names what it takes for --output besides table and json.
+const moreFormats = "formats"
+
+func (a *app) checkOutput(cmd *cobra.Command) error {
+	known := cmd.Annotations[moreFormats] != "" && slices.Contains(strings.Fields(cmd.Annotations[moreFormats]), a.output)
 	switch {
-	case a.output != "table" && a.output != "json":
+	case a.output != "table" && a.output != "json" && !known:
 		return usage("--output %q is neither table nor json", a.output)
 	case a.json:
 		a.output = "json"

@@ -1,0 +1,108 @@
+package lint
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/eiderhq/eider/window"
+)
+
+// grace is terminationGracePeriodSeconds, 30 s unless set, and the line where it stands or would.
+func (l *workload) grace() (window.Term, int) {
+	if n := l.pod.get("terminationGracePeriodSeconds"); n.ok() {
+		seconds, _ := n.whole()
+		return window.Fixed("grace period", time.Duration(min(max(seconds, 0), int(most.Seconds())))*time.Second, "terminationGracePeriodSeconds"), n.line()
+	}
+	return window.Fixed("grace period", 30*time.Second, "Kubernetes' default"), l.podLine()
+}
+
+// podLine is where a pod's spec begins.
+func (l *workload) podLine() int { return l.template.keyLine("spec") }
+
+// margin is what the kubelet gets: it needs time of its own between a hook and a kill.
+const margin = 2 * time.Second
+
+// deadlines are settings of programs that say how long they finish requests in flight after SIGTERM.
+var deadlines = []knob{
+	{"spring.lifecycle.timeout-per-shutdown-phase", time.Millisecond},
+	{"quarkus.shutdown.timeout", time.Second},
+	{"kc.shutdown.timeout", time.Second},
+	{"DOTNET_SHUTDOWNTIMEOUTSECONDS", time.Second},
+	{"ASPNETCORE_SHUTDOWNTIMEOUTSECONDS", time.Second},
+	{"graceful-timeout", time.Second},          // gunicorn
+	{"timeout-graceful-shutdown", time.Second}, // uvicorn
+	{"SHUTDOWN_TIMEOUT", time.Second},
+	{"SHUTDOWN_TIMEOUT_SECONDS", time.Second},
+	{"SHUTDOWN_TIMEOUT_MS", time.Millisecond},
+	{"GRACEFUL_SHUTDOWN_TIMEOUT", time.Second},
+	{"GRACEFUL_SHUTDOWN_TIMEOUT_SECONDS", time.Second},
+	{"GRACEFUL_SHUTDOWN_TIMEOUT_MS", time.Millisecond},
+	{"SHUTDOWN_GRACE_PERIOD", time.Second},
+	{"SHUTDOWN_GRACE_PERIOD_SECONDS", time.Second},
+	{"SHUTDOWN_DEADLINE", time.Second},
+	{"SHUTDOWN_DEADLINE_SECONDS", time.Second},
+	{"DRAIN_TIMEOUT", time.Second},
+	{"DRAIN_TIMEOUT_SECONDS", time.Second},
+}
+
+// deadlineOf is how long the program finishes what it has in flight, as far as the manifest says.
+func (l *workload) deadlineOf(c *container) (window.Term, bool) {
+	if n := l.annotation("eider.dev/shutdown-deadline"); n.ok() {
+		if d, ok := duration(n.text(), time.Second); ok {
+			return window.Fixed("the program's shutdown deadline", d, l.at("eider.dev/shutdown-deadline", n.line())), true
+		}
+	}
+	if c.settings.get("server.shutdown").value == "immediate" {
+		return window.Term{}, false
+	}
+	for _, k := range deadlines {
+		s := c.settings.get(k.name)
+		if d, ok := s.duration(k.unit); ok {
+			return window.Fixed("the program's shutdown deadline", d, l.at(s.name, s.line)), true
+		}
+	}
+	if s := c.settings[0].ending("gracetimeout"); s.ok() && !s.is("requestacceptgracetimeout") { // Traefik
+		if d, ok := s.duration(time.Second); ok {
+			return window.Fixed("the program's shutdown deadline", d, l.at(s.name, s.line)), true
+		}
+	}
+	if s := c.settings.get("server.shutdown"); s.value == "graceful" {
+		return window.Fixed("Spring's shutdown phase", 30*time.Second, "its default, as "+l.at(s.name, s.line)+" is graceful"), true
+	}
+	return window.Term{}, false
+}
+
+// at names a setting with its line, so that one finds it.
+func (l *workload) at(name string, line int) string {
+	if line == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s, line %d", name, line)
+}
+
+// budget is what a container needs between the beginning of the pod's end and its kill.
+func (l *workload) budget(c *container) window.Sum {
+	var sum window.Sum
+	if p := l.pauseOf(c); p.known && !p.fails(c) {
+		sum = append(sum, window.Fixed(p.what, p.length, ""))
+	}
+	// A program that drains with Eider says in one number what it needs, margin included.
+	if s := c.settings.get("EIDER_GRACE", "EIDER_ADDR"); s.ok() {
+		d, ok := c.settings.get("EIDER_GRACE").duration(time.Second)
+		if !ok {
+			return append(sum, window.Fixed("Eider's grace", 30*time.Second, "EIDER_GRACE's default"))
+		}
+		return append(sum, window.Fixed("Eider's grace", d, l.at("EIDER_GRACE", s.line)))
+	}
+	if d, ok := l.deadlineOf(c); ok {
+		sum = append(sum, d)
+	}
+	if len(sum) == 0 {
+		return nil
+	}
+	return append(sum, window.Fixed("margin", margin, ""))
+}
+
+// wholeSeconds rounds up, as the fields of Kubernetes are whole.
+func wholeSeconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }

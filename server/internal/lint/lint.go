@@ -1,0 +1,126 @@
+// Package lint answers: will this workload lose requests when one of its pods leaves?
+//
+// It reads Kubernetes manifests and nothing else: no cluster, no network, no image. What it can't see (a program's own
+// pause, the shell of an image, a load balancer's settings) is either said by an annotation of the manifest or left
+// alone: a rule speaks when the manifest shows the fault.
+package lint
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Severity is how bad a finding is; the words are those of SARIF.
+type Severity string
+
+const (
+	Error   Severity = "error"   // requests are lost in each rollout, or in each that meets a slow request
+	Warning Severity = "warning" // requests are lost when something common happens
+	Note    Severity = "note"    // it can't be told from the manifest, or it is a fault of the manifest's comments
+)
+
+// AtLeast tells whether s is as bad as t.
+func (s Severity) AtLeast(t Severity) bool { return s.rank() >= t.rank() }
+
+func (s Severity) rank() int { return slices.Index([]Severity{Note, Warning, Error}, s) }
+
+// Source is a text with manifests and the name that findings call it by.
+type Source struct {
+	Name string
+	Text []byte
+}
+
+// Options are what the manifests don't say.
+type Options struct {
+	Window time.Duration // how long callers still call a pod that leaves; 0 means derived, by workload
+}
+
+// Finding is one fault in one place.
+type Finding struct {
+	Rule     string   `json:"rule"`
+	Severity Severity `json:"severity"`
+	File     string   `json:"file"`
+	Line     int      `json:"line"`
+	Object   string   `json:"object"` // "Deployment/orders"; "" for a comment outside of every object
+	Message  string   `json:"message"`
+	Patch    string   `json:"patch,omitempty"` // the YAML to write
+}
+
+// Fault is a text or a document that can't be read; the rest is linted nevertheless.
+type Fault struct {
+	File    string `json:"file"`
+	Line    int    `json:"line,omitempty"`
+	Message string `json:"message"`
+}
+
+func (f Fault) String() string {
+	if f.Line > 0 {
+		return printable(fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message))
+	}
+	return printable(f.File + " " + f.Message)
+}
+
+// Report is what was found.
+type Report struct {
+	Findings  []Finding `json:"findings"`
+	Faults    []Fault   `json:"faults"`
+	Objects   int       `json:"objects"`
+	Workloads int       `json:"workloads"` // the objects among them that make pods which serve
+	Ignored   int       `json:"ignored"`   // findings that a comment or an annotation takes out, with its reason
+}
+
+// Check reads all sources as one world, since a Service may stand in another file than its workload, and holds every
+// workload to every rule.
+func Check(sources []Source, o Options) Report {
+	w := read(sources)
+	w.options = o
+	w.join()
+	var found, faulty []Finding
+	ignored := 0
+	for _, load := range w.workloads {
+		excused, bad := load.excuses()
+		faulty = append(faulty, bad...)
+		for _, f := range w.hold(load) {
+			if excused[f.Rule] {
+				ignored++
+				continue
+			}
+			found = append(found, f)
+		}
+	}
+	left, bad := w.suppress(found)
+	report := Report{Findings: append([]Finding{}, slices.Concat(left, faulty, bad)...), Faults: append([]Fault{}, w.faults...), Objects: len(w.objects), Workloads: len(w.workloads),
+		Ignored: ignored + len(found) - len(left)}
+	slices.SortStableFunc(report.Findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Message, b.Message))
+	})
+	report.Findings = slices.Compact(report.Findings)
+	return report
+}
+
+// hold holds a workload to every rule.
+func (w *world) hold(load *workload) (found []Finding) {
+	for _, rule := range Rules() {
+		if rule.check == nil {
+			continue
+		}
+		for _, f := range rule.check(w, load) {
+			f.Rule, f.Severity = rule.ID, cmp.Or(f.Severity, rule.Severity)
+			f.Object = cmp.Or(f.Object, load.title())
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// Count tells how many findings there are of a severity.
+func (r Report) Count(s Severity) (n int) {
+	for _, f := range r.Findings {
+		if f.Severity == s {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,116 @@
+package lint
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestManifests holds every manifest of testdata to the verdict that its first line states ("# want: E001@15 error, …" or
+// "# want: clean"); below it the manifest argues why. Those of testdata/rules/ID are of one rule: bad ones break it,
+// good ones look as if they did.
+func TestManifests(t *testing.T) {
+	files := manifests(t)
+	broken := map[string]bool{}
+	whole := map[string]bool{}
+	for _, name := range files {
+		t.Run(strings.TrimPrefix(name, "testdata/"), func(t *testing.T) {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			head, rest, _ := strings.Cut(string(text), "\n")
+			want, ok := strings.CutPrefix(head, "# want: ")
+			if !ok || !strings.HasPrefix(rest, "# ") {
+				t.Fatal("the first line is no verdict, or the second argues for none")
+			}
+			report := Check([]Source{{name, text}}, Options{})
+			for _, f := range report.Faults {
+				t.Error(f)
+			}
+			if report.Objects == 0 {
+				t.Error("it holds no object")
+			}
+			if got := verdict(report); got != want {
+				t.Errorf("the verdict is\n\t%s\nand should be\n\t%s\n%s", got, want, report.Table(false))
+			}
+			rule := filepath.Base(filepath.Dir(name))
+			if filepath.Dir(filepath.Dir(name)) != "testdata/rules" {
+				return
+			}
+			if bad := strings.HasPrefix(filepath.Base(name), "bad"); bad != strings.Contains(want, rule) {
+				t.Errorf("a file of %s with this name has a wrong verdict: %s", rule, want)
+			} else if bad {
+				broken[rule] = true
+			} else {
+				whole[rule] = true
+			}
+		})
+	}
+	for _, r := range Rules() {
+		if !broken[r.ID] || !whole[r.ID] {
+			t.Errorf("testdata/rules/%s has no bad manifest, or no good one", r.ID)
+		}
+	}
+}
+
+func manifests(t testing.TB) []string {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*/*.yaml")
+	more, err2 := filepath.Glob("testdata/*/*/*.yaml")
+	if err != nil || err2 != nil || len(files)+len(more) == 0 {
+		t.Fatal(err, err2)
+	}
+	return append(files, more...)
+}
+
+func verdict(r Report) string {
+	var parts []string
+	for _, f := range r.Findings {
+		parts = append(parts, fmt.Sprintf("%s@%d %s", f.Rule, f.Line, f.Severity))
+	}
+	if parts == nil {
+		return "clean"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// TestRulesAreWhole: what a person reads of a rule is all there, and its examples are YAML.
+func TestRulesAreWhole(t *testing.T) {
+	seen := map[string]bool{}
+	for i, r := range Rules() {
+		if r.ID != fmt.Sprintf("E%03d", i) || seen[r.Name] || !regexp.MustCompile(`^[a-z0-9-]+$`).MatchString(r.Name) {
+			t.Errorf("rule %d is called %s %q", i, r.ID, r.Name)
+		}
+		seen[r.Name] = true
+		if r.Title == "" || r.Why == "" || r.Source == "" || r.Severity.rank() < 0 {
+			t.Errorf("%s lacks its title, why, source or severity", r.ID)
+		}
+		if strings.HasSuffix(r.Title, ".") || !strings.HasSuffix(r.Why, ".") {
+			t.Errorf("%s: a title is no sentence, a reason is", r.ID)
+		}
+		for _, text := range []string{r.Example, r.Patch} {
+			if root, err := parse([]byte(text)); err != nil || root.Kind == 0 {
+				t.Errorf("%s: %v in\n%s", r.ID, err, text)
+			}
+		}
+	}
+	for _, name := range []string{"e001", "E001", "grace-budget"} {
+		if r, ok := Find(name); !ok || r.ID != "E001" {
+			t.Errorf("%s isn't found", name)
+		}
+	}
+}
+
+// check lints one text and returns its verdict.
+func check(t *testing.T, text string) string {
+	t.Helper()
+	r := Check([]Source{{"x.yaml", []byte(text)}}, Options{})
+	for _, f := range r.Faults {
+		t.Error(f)
+	}
+	return verdict(r)
+}

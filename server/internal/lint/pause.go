@@ -1,0 +1,160 @@
+package lint
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// pause is how a container goes on serving when its pod begins to leave: REQUIREMENTS S2.
+type pause struct {
+	kind   pauseKind
+	length time.Duration
+	known  bool   // length is; a program's own pause and a call over HTTP take as long as they take
+	what   string // "preStop sleep"
+	line   int
+	needs  string // the program that the hook runs, "" if it runs none
+	script string // what a shell is told
+}
+
+type pauseKind int
+
+const (
+	pauseNone   pauseKind = iota
+	pauseSelf             // the program pauses when it gets SIGTERM
+	pauseSleep            // preStop.sleep, which the kubelet itself does
+	pauseExec             // preStop.exec, which runs a program of the image
+	pauseHTTP             // preStop.httpGet or tcpSocket
+	pauseBroken           // a preStop that Kubernetes can't run
+)
+
+// knob is a setting that holds a duration.
+type knob struct {
+	name string
+	unit time.Duration // of a bare number
+}
+
+// ownPauses are settings of programs that pause by themselves when they get SIGTERM.
+var ownPauses = []knob{
+	{"kc.shutdown.delay", time.Second},
+	{"quarkus.shutdown.delay", time.Second},
+	{"shutdown-grace-period", time.Second}, // ingress-nginx: sleeps before it stops nginx
+	{"SHUTDOWN_DELAY", time.Second},
+	{"SHUTDOWN_DELAY_SECONDS", time.Second},
+	{"PRE_STOP_DELAY_SECONDS", time.Second},
+	{"LAME_DUCK_SECONDS", time.Second},
+	{"LAMEDUCK_DURATION", time.Second},
+}
+
+// pauseOf finds a container's pause: its hook's, with that of the program itself after it.
+func (l *workload) pauseOf(c *container) pause {
+	p := l.hookOf(c)
+	if declared := l.annotation("eider.dev/pause"); declared.ok() {
+		d, ok := duration(declared.text(), time.Second)
+		if !ok {
+			return p
+		}
+		if p.kind == pauseNone {
+			p = pause{kind: pauseSelf, what: "eider.dev/pause", line: declared.line()}
+		}
+		p.length, p.known = d, true
+		return p
+	}
+	own := l.ownPause(c)
+	switch {
+	case p.kind == pauseNone:
+		return own
+	case own.known && p.known:
+		p.length += own.length
+		p.what += " and " + own.what
+	}
+	return p
+}
+
+// ownPause is what a program does by itself.
+func (l *workload) ownPause(c *container) pause {
+	if a := l.annotation("eider.dev/pauses"); a.text() == "self" {
+		return pause{kind: pauseSelf, what: "eider.dev/pauses", line: a.line()}
+	}
+	if s := c.settings.get("EIDER_ADDR", "EIDER_GRACE", "EIDER_TOKEN_FILE"); s.ok() {
+		return pause{kind: pauseSelf, what: s.name, line: s.line}
+	}
+	for _, k := range ownPauses {
+		s := c.settings.get(k.name)
+		if d, ok := s.duration(k.unit); ok && d > 0 {
+			return pause{kind: pauseSelf, length: d, known: true, what: s.name, line: s.line}
+		}
+	}
+	if s := c.settings[0].ending("requestacceptgracetimeout"); s.ok() { // Traefik: one for each entry point
+		d, ok := s.duration(time.Second)
+		return pause{kind: pauseSelf, length: d, known: ok, what: s.name, line: s.line}
+	}
+	return pause{}
+}
+
+func (l *workload) hookOf(c *container) pause {
+	hook := c.get("lifecycle", "preStop")
+	p := pause{line: c.get("lifecycle").keyLine("preStop")}
+	switch {
+	case !hook.ok():
+		return pause{}
+	case hook.get("sleep").ok():
+		seconds, ok := hook.get("sleep", "seconds").whole()
+		p.kind, p.known, p.what = pauseSleep, ok, "preStop sleep"
+		p.length = time.Duration(min(max(seconds, 0), int(most.Seconds()))) * time.Second
+	case hook.get("httpGet").ok():
+		p.kind, p.what = pauseHTTP, "preStop httpGet"
+	case len(hook.get("exec", "command").texts()) > 0:
+		p.readExec(hook.get("exec", "command").texts())
+	default: // tcpSocket was never carried out; empty is nothing
+		p.kind, p.what = pauseBroken, "preStop"
+	}
+	return p
+}
+
+var (
+	shells = []string{"sh", "bash", "ash", "dash", "zsh"}
+	sleeps = regexp.MustCompile(`(?:^|[\s;&|(/])sleep\s+"?(?:\$\{[A-Za-z_]+:-)?(\d+(?:\.\d+)?)([smh]?)\b`)
+	stops  = regexp.MustCompile(`(?:^|[\s;&|(/])(?:kill|killall|pkill)\s|-s\s+(?:quit|stop|QUIT|TERM)\b|graceful-stop|\bshutdown\b|\bstop\b`)
+	loops  = regexp.MustCompile(`(?:^|[\s;&|])(?:while|until|for)\s`)
+)
+
+// readExec reads what an exec hook does: it sleeps, and only what it sleeps before it stops the program is a pause.
+func (p *pause) readExec(command []string) {
+	p.kind, p.what, p.needs = pauseExec, "preStop exec", path.Base(command[0])
+	script := strings.Join(command, " ")
+	if slices.Contains(shells, p.needs) {
+		script = strings.Join(command[1:], " ")
+	}
+	p.script = script
+	before := script
+	if at := stops.FindStringIndex(script); at != nil {
+		before = script[:at[0]+1]
+	}
+	switch found := sleeps.FindAllStringSubmatch(before, 100); {
+	case loops.MatchString(before):
+	case len(found) > 0:
+		p.known = true
+		for _, f := range found {
+			d, _ := duration(f[1]+map[string]string{"": "s"}[f[2]]+f[2], time.Second)
+			p.length = min(p.length+d, most)
+		}
+	case len(before) < len(script):
+		p.known = true // it stops at once
+	}
+}
+
+// stopsAtOnce tells of a hook that ends the program instead of pausing.
+func (p pause) stopsAtOnce() bool { return p.kind == pauseExec && p.known && p.length == 0 }
+
+// fails tells of a hook that can't run, so that SIGTERM comes at once.
+func (p pause) fails(c *container) bool {
+	return p.kind == pauseBroken || p.kind == pauseExec && (strings.Contains(p.needs, " ") || p.leans() && shellOf(c) == lacking)
+}
+
+// leans tells of a hook that runs what only an image with a userland has.
+func (p pause) leans() bool {
+	return p.kind == pauseExec && (slices.Contains(shells, p.needs) || p.needs == "sleep")
+}

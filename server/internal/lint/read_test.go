@@ -1,0 +1,146 @@
+package lint
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+const bare1 = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: orders}
+spec:
+  template:
+    spec:
+      containers:
+      - name: orders
+        image: orders
+        ports: [{containerPort: 80}]
+        readinessProbe: {tcpSocket: {port: 80}}
+`
+
+const json1 = `{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "or\ud83d\ude00ders"},
+  "spec": {"template": {"spec": {
+    "containers": [
+      {"name": "orders", "image": "orders", "readinessProbe": {"tcpSocket": {"port": 80}},
+       "ports": [{"containerPort": 80}]}]}}}}`
+
+// TestRead: the shapes that manifests come in, each with its line.
+func TestRead(t *testing.T) {
+	indented := strings.ReplaceAll(strings.TrimSuffix(bare1, "\n"), "\n", "\n  ")
+	for name, c := range map[string]struct{ text, want string }{
+		"plain":             {bare1, "E002@8 error"},
+		"byte order mark":   {"\xef\xbb\xbf" + bare1, "E002@8 error"},
+		"windows":           {strings.ReplaceAll(bare1, "\n", "\r\n"), "E002@8 error"},
+		"helm":              {"---\n# Source: shop/templates/orders.yaml\n" + bare1, "E002@10 error"},
+		"stream":            {"---\na: b\n---\n" + bare1 + "---\n" + bare1, "E002@11 error, E002@23 error"},
+		"marker with tag":   {"--- # the first\n" + bare1 + "...\n# between\n" + bare1, "E002@9 error, E002@22 error"},
+		"directive":         {"%YAML 1.1\n---\n" + bare1, "E002@10 error"},
+		"marker in text":    {"a: |\n  ---\n  b\n---\n" + bare1, "E002@12 error"},
+		"list":              {"apiVersion: v1\nkind: List\nitems:\n- " + indented, "E002@11 error"},
+		"list of lists":     {"apiVersion: v1\nkind: DeploymentList\nitems:\n- apiVersion: v1\n  kind: List\n  items:\n  - " + strings.ReplaceAll(indented, "\n", "\n  "), "E002@14 error"},
+		"json":              {json1, "E002@4 error"},
+		"json stream":       {json1 + "\n" + json1, "E002@4 error, E002@9 error"},
+		"json in a stream":  {"---\n" + json1 + "\n---\n" + bare1, "E002@5 error, E002@15 error"},
+		"flow that is YAML": {"{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: x},\n spec: {template: {spec: {containers: [\n {name: x, image: x, ports: [{containerPort: 1}], readinessProbe: {}}]}}}}", "E002@3 error"},
+		"anchor":            {strings.Replace(bare1, "- name: orders", "- &c\n        name: orders", 1) + "      - *c\n", "E002@8 error"},
+		"merge":             {"x: &x\n  image: orders\n  ports: [{containerPort: 80}]\n  readinessProbe: {}\n" + strings.Replace(bare1, "        image: orders\n        ports: [{containerPort: 80}]\n        readinessProbe: {tcpSocket: {port: 80}}\n", "        <<: *x\n", 1), "E002@12 error"},
+		"merge of many":     {"x: &x\n  image: orders\ny: &y {ports: [{containerPort: 80}], readinessProbe: {}}\n" + strings.Replace(bare1, "        image: orders\n        ports: [{containerPort: 80}]\n        readinessProbe: {tcpSocket: {port: 80}}\n", "        <<: [*x, *y]\n", 1), "E002@11 error"},
+		"last key counts":   {strings.Replace(bare1, "        image: orders\n", "        image: orders\n        ports: []\n", 1), "E002@8 error"},
+		"nothing":           {"a: b", "clean"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := Check([]Source{{"x.yaml", []byte(c.text)}}, Options{})
+			if name == "nothing" {
+				if len(r.Faults) != 1 || !strings.Contains(r.Faults[0].Message, "no Kubernetes object") {
+					t.Errorf("faults: %v", r.Faults)
+				}
+				r.Faults = nil
+			}
+			if got := verdict(r); got != c.want || len(r.Faults) > 0 {
+				t.Errorf("%s, want %s; %v\n%s", got, c.want, r.Faults, c.text)
+			}
+		})
+	}
+}
+
+// TestFaults: what can't be read is said with its line, and the rest is linted.
+func TestFaults(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"middle":     {bare1 + "---\na:\n  - b\n c\n---\n" + bare1, "x.yaml:13: this document isn't YAML: "},
+		"tab":        {"a: b\n---\na:\n\tb: c\n---\n" + bare1, "x.yaml:4: this document isn't YAML: "},
+		"template":   {"{{- if .Values.a }}\na: b\n{{- end }}\n---\n" + bare1, "helm template . | eider lint -"},
+		"bad anchor": {"a: *b\n---\n" + bare1, "unknown anchor"},
+		"laughs":     {laughs(12) + "---\n" + bare1, "x.yaml:1: the aliases of this document stand for"},
+		"circle":     {"a: &a [*a]\n---\n" + bare1, "x.yaml:1: "},
+		"lists":      {strings.Repeat("{apiVersion: v1, kind: List, items: [", 12) + strings.Repeat("]}", 12) + "\n---\n" + bare1, "lists within lists"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := Check([]Source{{"x.yaml", []byte(c.text)}}, Options{})
+			if len(r.Faults) != 1 || !strings.Contains(r.Faults[0].String(), c.want) {
+				t.Errorf("faults %v, want %q", r.Faults, c.want)
+			}
+			if n := r.Count(Error); n == 0 || n != strings.Count(c.text, bare1) {
+				t.Errorf("%d findings beside the fault", n)
+			}
+		})
+	}
+}
+
+// laughs is a document of a few lines that stands for 10^n containers.
+func laughs(n int) string {
+	var b strings.Builder
+	b.WriteString("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\nl0: &l0 {name: x, image: x, ports: [{containerPort: 1}]}\n")
+	for i := range n {
+		fmt.Fprintf(&b, "l%d: &l%d [%s*l%d]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*l%d, ", i), 9), i)
+	}
+	fmt.Fprintf(&b, "spec: {template: {spec: {containers: *l%d}}}\n", n)
+	return b.String()
+}
+
+// TestTooLong: what is longer than any manifest is refused, and costs nothing.
+func TestTooLong(t *testing.T) {
+	r := Check([]Source{{"big.yaml", make([]byte, MaxText+1)}, {"x.yaml", []byte(bare1)}}, Options{})
+	if len(r.Faults) != 1 || !strings.Contains(r.Faults[0].String(), "lint it in parts") || r.Count(Error) != 1 {
+		t.Errorf("faults %v, findings %v", r.Faults, r.Findings)
+	}
+}
+
+// TestDeep: neither parser falls into a stranger's pit.
+func TestDeep(t *testing.T) {
+	for name, text := range map[string]string{
+		"json":      strings.Repeat(`{"a":`, 50_000),
+		"json list": `{"a":` + strings.Repeat(`[`, 50_000),
+		"flow":      strings.Repeat("[", 50_000),
+		"dashes":    strings.Repeat("- ", 20_000),
+		"question":  strings.Repeat("? ", 20_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if r := Check([]Source{{"x", []byte(text)}}, Options{}); len(r.Faults) == 0 {
+				t.Error("it was read")
+			}
+		})
+	}
+}
+
+// FuzzLint: nothing that strangers write makes it panic, hang, or point to a line that isn't there.
+func FuzzLint(f *testing.F) {
+	for _, text := range []string{bare1, json1, laughs(3), "a: &a [*a]", "%YAML 9\n---\n{{", "? - - a\n: b", "\"\\ud800\"", "{\"a\": \"\\ud800\"}"} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r := Check([]Source{{"x", text}}, Options{})
+		lines := strings.Count(string(text), "\n") + 1
+		for _, found := range r.Findings {
+			if found.Line < 1 || found.Line > lines {
+				t.Errorf("%v points past the %d lines", found, lines)
+			}
+			if rule, ok := Find(found.Rule); !ok || found.Message == "" || found.Severity.rank() < 0 || rule.ID != found.Rule {
+				t.Errorf("%+v isn't whole", found)
+			}
+		}
+		if strings.ContainsRune(r.Table(false), '\x1b') {
+			t.Error("the table has a terminal's code")
+		}
+	})
+}

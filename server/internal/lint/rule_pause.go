@@ -1,0 +1,180 @@
+package lint
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/eiderhq/eider/window"
+)
+
+func graceBudget() Rule {
+	return Rule{
+		ID: "E001", Name: "grace-budget", Severity: Error,
+		Title: "the pause and the program's shutdown deadline don't fit into the grace period",
+		Why: `The grace period begins when the pod's deletion does, not when the program gets SIGTERM: the preStop hook spends it
+first. What is left must hold the time in which the program finishes its requests, and 2 s for the kubelet. If it
+doesn't, a slow request is cut by SIGKILL, and it's the slow ones that one notices.`,
+		Example: `terminationGracePeriodSeconds: 22
+containers:
+- name: orders
+  env:
+  - {name: SPRING_LIFECYCLE_TIMEOUT_PER_SHUTDOWN_PHASE, value: 20s}
+  lifecycle:
+    preStop: {sleep: {seconds: 5}}`,
+		Patch:  `terminationGracePeriodSeconds: 27  # 5 s pause + 20 s deadline + 2 s margin`,
+		Source: "https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination",
+		check: func(_ *world, l *workload) (found []Finding) {
+			grace, line := l.grace()
+			for _, c := range l.containers {
+				need := l.budget(c)
+				room := window.Room{Whole: grace, Parts: need}
+				if room.Short() == 0 {
+					continue
+				}
+				found = append(found, l.here(line, fmt.Sprintf("container %s needs %s, but is killed after %s (%s)", c.name, need, grace.Max, grace.Source),
+					fmt.Sprintf("terminationGracePeriodSeconds: %d", wholeSeconds(need.Worst())))...)
+			}
+			return found
+		},
+	}
+}
+
+func noPause() Rule {
+	return Rule{
+		ID: "E002", Name: "no-pause", Severity: Error,
+		Title: "the pod stops at once while callers still call it",
+		Why: `Kubernetes takes the pod out of its Service and sends SIGTERM at the same time, and orders nothing. Whoever stops
+listening on SIGTERM refuses what still arrives, graceful shutdown or not. Twenty callers of two replicas saw 26 to 32
+failures in one restart, and with graceful shutdown alone still 3 to 19. A pause in which the pod goes on serving
+closes the gap. A program that pauses by itself (with Eider it waits until its callers have let go) says so with
+eider.dev/pauses: self.`,
+		Example: `containers:
+- name: orders
+  ports: [{containerPort: 8080}]`,
+		Patch: `containers:
+- name: orders
+  lifecycle:
+    preStop: {sleep: {seconds: 5}}  # or, on the pods: annotations: {eider.dev/pauses: self}`,
+		Source: "https://kubernetes.io/docs/tutorials/services/pods-and-endpoint-termination-flow/",
+		check: func(_ *world, l *workload) []Finding {
+			if l.pauseOf(l.main).kind != pauseNone || !l.elsewhere() {
+				return nil
+			}
+			found := l.here(l.main.line(), fmt.Sprintf("container %s has no pause: it stops serving while callers still call it, for up to %s", l.main.name, l.windowOf()),
+				l.pausing(l.main, advised(l.windowOf())))
+			if l.kind == "StatefulSet" {
+				found[0].Severity = Warning // its clients often know one pod by name, and have connections of their own
+			}
+			return found
+		},
+	}
+}
+
+// pausing is what to write for a pause: the hook, and the grace period if that doesn't hold it.
+func (l *workload) pausing(c *container, length time.Duration) string {
+	need := window.Sum{window.Fixed("pause", length, "")}
+	if d, ok := l.deadlineOf(c); ok {
+		need = append(need, d)
+	}
+	need = append(need, window.Fixed("margin", margin, ""))
+	patch := fmt.Sprintf("lifecycle: {preStop: {sleep: {seconds: %d}}}", wholeSeconds(length))
+	if grace, _ := l.grace(); need.Worst() > grace.Max {
+		patch += fmt.Sprintf("\nterminationGracePeriodSeconds: %d", wholeSeconds(need.Worst()))
+	}
+	return patch
+}
+
+// elsewhere tells whether there is another pod for callers to go to while one leaves. Without, a pause buys nothing.
+func (l *workload) elsewhere() bool {
+	switch l.kind {
+	case "Deployment":
+		return !l.allAtOnce()
+	case "StatefulSet":
+		return l.replicas() > 1
+	}
+	return true
+}
+
+// allAtOnce tells of a Deployment whose rollout takes every pod away before a new one serves.
+func (l *workload) allAtOnce() bool {
+	strategy := l.get("spec", "strategy")
+	if strategy.get("type").text() == "Recreate" {
+		return true
+	}
+	replicas := l.replicas()
+	gone := share(strategy.get("rollingUpdate", "maxUnavailable"), replicas, false, "25%")
+	if more := share(strategy.get("rollingUpdate", "maxSurge"), replicas, true, "25%"); gone == 0 && more == 0 {
+		gone = 1 // what Kubernetes makes of two zeros
+	}
+	return replicas > 0 && gone >= replicas
+}
+
+func hookNeedsShell() Rule {
+	return Rule{
+		ID: "E003", Name: "hook-cannot-run", Severity: Error,
+		Title: "the hook runs a program that the image may not have",
+		Why: `A preStop of exec runs a program of the image. In one without a shell or without sleep it fails, SIGTERM follows at
+once, and nothing but an event FailedPreStopHook tells: 7 to 31 requests were lost in a restart that seemed to have a
+pause. preStop.sleep (on by default since Kubernetes 1.30) is done by the kubelet and needs nothing.`,
+		Example: `containers:
+- name: orders
+  image: gcr.io/distroless/java21-debian12
+  lifecycle:
+    preStop: {exec: {command: [sh, -c, sleep 15]}}`,
+		Patch: `  lifecycle:
+    preStop: {sleep: {seconds: 15}}`,
+		Source: "https://kubernetes.io/docs/concepts/containers/container-lifecycle-hooks/",
+		check: func(_ *world, l *workload) (found []Finding) {
+			for _, c := range l.containers {
+				p := l.pauseOf(c)
+				var message string
+				severity := Error
+				switch {
+				case p.kind == pauseBroken:
+					message = "has a preStop that Kubernetes doesn't run: it knows exec, httpGet and sleep"
+				case p.fails(c) && strings.Contains(p.needs, " "):
+					message = fmt.Sprintf("has a hook that runs a program called %q: a command is a list of words, with no shell to split it", short(p.needs))
+				case p.fails(c):
+					message = fmt.Sprintf("has a hook that runs %s, which the image %s lacks by its name: the hook fails and SIGTERM comes at once", p.needs, short(c.image))
+				case p.leans() && shellOf(c) == unknown:
+					message, severity = fmt.Sprintf("has a hook that runs %s; whether the image %s has it can't be told from here", p.needs, short(c.image)), Note
+				default:
+					continue
+				}
+				f := l.here(p.line, "container "+c.name+" "+message, l.pausing(c, max(p.length, 5*time.Second)))
+				f[0].Severity = severity
+				found = append(found, f...)
+			}
+			return found
+		},
+	}
+}
+
+func pauseTooShort() Rule {
+	return Rule{
+		ID: "E004", Name: "pause-too-short", Severity: Error,
+		Title: "the pause is over before the last caller has stopped calling",
+		Why: `A pause helps only while it lasts: a caller that learns of the pod's end later finds a closed port. How late callers
+learn is the window: the sum of what each cache and each interval between the pod and the caller may take at the
+worst. eider window prints it, term by term; what it can't derive one declares with eider.dev/window.`,
+		Example: `metadata:
+  annotations: {eider.dev/window: 22s}  # what eider window says
+spec:
+  containers:
+  - name: orders
+    lifecycle:
+      preStop: {sleep: {seconds: 5}}`,
+		Patch: `      preStop: {sleep: {seconds: 24}}
+  terminationGracePeriodSeconds: 46  # with a deadline of 20 s`,
+		Source: "https://github.com/eiderhq/eider/blob/main/docs/window.md",
+		check: func(_ *world, l *workload) []Finding {
+			p, w := l.pauseOf(l.main), l.windowOf()
+			if p.kind == pauseNone || !p.known || p.fails(l.main) || p.stopsAtOnce() || p.length >= w.Worst() || !l.elsewhere() {
+				return nil
+			}
+			return l.here(p.line, fmt.Sprintf("container %s pauses for %s (%s), but callers may call it for %s", l.main.name, p.length, p.what, w),
+				l.pausing(l.main, advised(w)))
+		},
+	}
+}

@@ -1,0 +1,40 @@
+package lint
+
+import "strings"
+
+// Rule is one fault that manifests have.
+type Rule struct {
+	ID       string
+	Name     string // a word or three, with dashes: what SARIF calls a name
+	Title    string // one sentence, which is a fault
+	Severity Severity
+	Why      string // what happens, and how that is known
+	Example  string // YAML that is found
+	Patch    string // the YAML to write instead
+	Source   string // where to read more
+
+	check func(*world, *workload) []Finding
+}
+
+// Rules are all, by id. A rule's id stays its own for ever.
+func Rules() []Rule {
+	return []Rule{badExcuse(), graceBudget(), noPause(), hookNeedsShell(), pauseTooShort()}
+}
+
+// Find returns the rule of an id, in either case.
+func Find(id string) (Rule, bool) {
+	for _, r := range Rules() {
+		if strings.EqualFold(r.ID, id) || strings.EqualFold(r.Name, id) {
+			return r, true
+		}
+	}
+	return Rule{}, false
+}
+
+// here makes a finding in a place of the workload's own file.
+func (l *workload) here(line int, message, patch string) []Finding {
+	if line == 0 {
+		line = l.line()
+	}
+	return []Finding{{File: l.file.name, Line: line, Message: message, Patch: patch}}
+}

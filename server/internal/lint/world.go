@@ -1,0 +1,259 @@
+package lint
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// world is all that was read, joined: which Service selects which workload, which ConfigMap it reads.
+type world struct {
+	options   Options
+	files     []*file
+	objects   []*object
+	workloads []*workload // those that serve, in the order of reading
+	faults    []Fault
+	named     map[place]*object
+	selectors map[label][]*object // Services by the first label of their selector
+	scalers   map[place]*object   // by what they scale
+}
+
+// place is what an object's name is unique in.
+type place struct{ kind, namespace, name string }
+
+type label struct{ namespace, key, value string }
+
+// Bounds on what is looked at of one workload.
+const (
+	maxServices   = 100
+	maxContainers = 100
+)
+
+// workload is an object that makes pods, and what its pods are.
+type workload struct {
+	*object
+	world      *world
+	template   node // metadata and spec of its pods
+	pod        node // their spec
+	services   []*object
+	containers []*container // ordinary ones
+	sidecars   []*container // init containers that go on running: they stop after the ordinary ones
+	main       *container   // the one that answers what a Service sends
+	scaler     *object      // HorizontalPodAutoscaler
+}
+
+// container is one of a pod's.
+type container struct {
+	node
+	name, image string
+	settings    layers
+}
+
+// join finds what belongs together.
+func (w *world) join() {
+	w.index()
+	for _, o := range w.objects {
+		load := newWorkload(o)
+		if load == nil {
+			continue
+		}
+		load.world = w
+		load.scaler = w.scalers[place{o.kind, o.namespace, o.name}]
+		for key, value := range load.template.get("metadata", "labels").pairs() {
+			for _, service := range w.selectors[label{o.namespace, key, value.text()}] {
+				if len(load.services) < maxServices && selects(service, load) {
+					load.services = append(load.services, service)
+				}
+			}
+		}
+		load.open()
+		if load.serves() {
+			w.workloads = append(w.workloads, load)
+		}
+	}
+}
+
+func (w *world) index() {
+	w.named, w.scalers, w.selectors = map[place]*object{}, map[place]*object{}, map[label][]*object{}
+	for _, o := range w.objects {
+		w.named[place{o.kind, o.namespace, o.name}] = o
+		switch o.kind {
+		case "Service":
+			for key, value := range o.get("spec", "selector").pairs() {
+				at := label{o.namespace, key, value.text()}
+				w.selectors[at] = append(w.selectors[at], o)
+				break
+			}
+		case "HorizontalPodAutoscaler":
+			target := o.get("spec", "scaleTargetRef")
+			w.scalers[place{target.get("kind").text(), o.namespace, target.get("name").text()}] = o
+		}
+	}
+}
+
+// newWorkload is nil for what makes no pods that stay: jobs end by themselves, a ReplicaSet is its Deployment's.
+func newWorkload(o *object) *workload {
+	load := &workload{object: o, template: o.get("spec", "template")}
+	switch o.kind {
+	case "Deployment", "StatefulSet", "DaemonSet":
+	case "Pod":
+		load.template = o.node
+		if policy := o.get("spec", "restartPolicy").text(); policy == "Never" || policy == "OnFailure" {
+			return nil
+		}
+	default:
+		return nil
+	}
+	load.pod = load.template.get("spec")
+	if o.annotation("helm.sh/hook").ok() {
+		return nil
+	}
+	for c := range load.pod.get("containers").each() {
+		if len(load.containers) == maxContainers {
+			break
+		}
+		load.containers = append(load.containers, &container{node: c, name: c.get("name").text(), image: c.get("image").text()})
+	}
+	for c := range load.pod.get("initContainers").each() {
+		if c.get("restartPolicy").text() == "Always" && len(load.sidecars) < maxContainers {
+			load.sidecars = append(load.sidecars, &container{node: c, name: c.get("name").text(), image: c.get("image").text()})
+		}
+	}
+	// Without one image it is a patch of an overlay, which says only what it changes.
+	if !slices.ContainsFunc(load.containers, func(c *container) bool { return c.image != "" }) {
+		return nil
+	}
+	return load
+}
+
+// selects tells whether a Service's selector fits the labels of a workload's pods. An empty one selects nothing: its
+// endpoints are written by hand.
+func selects(service *object, load *workload) bool {
+	any := false
+	labels := load.template.get("metadata", "labels")
+	for key, value := range service.get("spec", "selector").pairs() {
+		if any = true; labels.get(key).text() != value.text() {
+			return false
+		}
+	}
+	return any
+}
+
+// open reads the settings of the containers and finds the one that serves.
+func (l *workload) open() {
+	for _, c := range slices.Concat(l.containers, l.sidecars) {
+		c.settings = l.settingsOf(c)
+	}
+	l.main = l.containers[0]
+	rank := 0
+	for _, c := range l.containers {
+		switch r := l.answers(c); {
+		case r > rank:
+			l.main, rank = c, r
+		}
+	}
+}
+
+// answers ranks how surely a container is what a Service sends to: 3 its port by name or number, 2 a port of an
+// ordinary program, 1 a port.
+func (l *workload) answers(c *container) (rank int) {
+	for port := range c.get("ports").each() {
+		rank = max(rank, 1)
+		if !outbound(c) {
+			rank = max(rank, 2)
+		}
+		for _, service := range l.services {
+			for sp := range service.get("spec", "ports").each() {
+				target := sp.get("targetPort").text()
+				if target == "" {
+					target = sp.get("port").text()
+				}
+				if quiet(sp.get("name").text()) {
+					continue
+				}
+				if target != "" && (target == port.get("name").text() || target == port.get("containerPort").text()) {
+					return 3
+				}
+			}
+		}
+	}
+	return rank
+}
+
+// serves tells whether somebody calls the pods of a workload, and so may call one that leaves: a Service selects them,
+// they open ports, or they enter a registry. What opens ports for probes and for Prometheus alone isn't called by
+// anybody who minds.
+func (l *workload) serves() bool {
+	for _, service := range l.services {
+		ports := 0
+		for port := range service.get("spec", "ports").each() {
+			ports++
+			if !quiet(port.get("name").text()) {
+				return true
+			}
+		}
+		if ports == 0 {
+			return true
+		}
+	}
+	if len(l.services) > 0 {
+		return false
+	}
+	for _, c := range l.containers {
+		for port := range c.get("ports").each() {
+			if !quiet(port.get("name").text()) {
+				return true
+			}
+		}
+	}
+	return l.registers()
+}
+
+// quiet tells of a port's name whether only probes and scrapers call it, who ask again.
+func quiet(name string) bool {
+	for _, word := range []string{"metrics", "prometheus", "health", "probe", "liveness", "readiness", "monitor"} {
+		if strings.Contains(name, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// annotation looks at the pods' metadata first, then at the workload's own.
+func (l *workload) annotation(key string) node {
+	if n := l.template.get("metadata", "annotations", key); n.ok() {
+		return n
+	}
+	return l.object.annotation(key)
+}
+
+// replicas is how many pods there are at the least, and whether that is known.
+func (l *workload) replicas() int {
+	if l.scaler != nil {
+		if n, ok := l.scaler.get("spec", "minReplicas").whole(); ok {
+			return n
+		}
+		return 1
+	}
+	if n, ok := l.get("spec", "replicas").whole(); ok {
+		return n
+	}
+	return 1
+}
+
+// share is a number of pods, or a percentage of all.
+func share(n node, of int, up bool, otherwise string) int {
+	text := n.text()
+	if text == "" {
+		text = otherwise
+	}
+	if percent, ok := strings.CutSuffix(text, "%"); ok {
+		p, _ := strconv.Atoi(percent)
+		if up {
+			return (of*p + 99) / 100
+		}
+		return of * p / 100
+	}
+	i, _ := strconv.Atoi(text)
+	return i
+}
