@@ -111,7 +111,11 @@ func TestMeasuredStandsBesideDerived(t *testing.T) {
 		drained(9500*time.Millisecond, 8*s),
 		{Kind: eider.HoldDrain, Bound: 8 * s, Barrier: 99 * s, Reached: true},
 	}
-	l := outlook.OfService(k)
+	l := outlook.OfService(outlook.Known{Timing: k.Timing, Callers: k.Callers, Drains: k.Drains[1:2]})
+	if l.Planned.Worst != seconds(8*s) || l.Planned.Mean != seconds(15*time.Millisecond) {
+		t.Errorf("all have let go within 20ms: worst %s, mean %s; a bound isn't a likelihood", time.Duration(l.Planned.Worst), time.Duration(l.Planned.Mean))
+	}
+	l = outlook.OfService(k)
 	m := l.Measured
 	if m.Drains != 3 || m.Capped != 1 || m.Exceeded != 1 || m.Max != seconds(9500*time.Millisecond) || m.P50 != seconds(8100*time.Millisecond) || len(m.Pauses) != 3 ||
 		m.Pauses[0].Took != seconds(20*time.Millisecond) || m.Pauses[0].Ended != "let go" || m.Pauses[1].Ended != "capped" {

@@ -55,6 +55,7 @@ func TestServicesAreFolded(t *testing.T) {
 		reg := stage.New(eider.Node{})
 		add := func(name string) {
 			reg.SetView(&eider.View{Service: name, Cursor: eider.Cursor{Number: 2}, Instances: []eider.Instance{instance(name, "1", eider.Up, 0)}})
+			reg.SetTiming(eider.Timing{Service: name, Bound: 8 * time.Second})
 		}
 		for i := range 300 {
 			add(fmt.Sprintf("s%03d", i))
@@ -67,6 +68,9 @@ func TestServicesAreFolded(t *testing.T) {
 			if len(up) != labels || !strings.Contains(text, fmt.Sprintf("eider_instances{service=%q,state=\"up\"} %d\n", otherLabel, other)) ||
 				!strings.Contains(text, fmt.Sprintf("eider_view_changes_total{service=%q} %d\n", otherLabel, 2*other)) {
 				t.Errorf("%d labels; want %d, and %d instances in %s", len(up), labels, other, otherLabel)
+			}
+			if line := fmt.Sprintf("eider_window_seconds{path=\"planned\",service=%q} 8\n", otherLabel); !strings.Contains(text, line) {
+				t.Errorf("lacks %s: the longest of them, for a sum of windows means nothing", line)
 			}
 			if !strings.Contains(text, `service="s199",state="up"`) {
 				t.Error("s199 has lost its label")
