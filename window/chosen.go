@@ -88,7 +88,7 @@ func (c *chosen) load(read, beat, patience time.Duration) Load {
 }
 
 // pausesAssumed says what the zero Pauses are.
-const pausesAssumed = "a process that lives is silent for 100ms and more once an hour, half as often for twice as long"
+const pausesAssumed = "healthy ones evicted: at most, if a process that lives is silent for 100ms and more once an hour, half as often for twice as long"
 
 // times is d taken n times, saturated.
 func times(n int, d time.Duration) time.Duration {

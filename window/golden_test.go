@@ -50,9 +50,14 @@ func text(t *testing.T, p window.Preset) string {
 
 // figures are rounded to what a bin of the convolution leaves certain.
 func figures(terms window.Sum) string {
-	spread := terms.Spread(0)
-	q := func(p float64) time.Duration { return spread.Quantile(p).Round(100 * time.Millisecond) }
+	spread := spread(terms)
+	q := func(p float64) string { return about(spread.Quantile(p)) }
 	return fmt.Sprintf("worst %s, mean %s, p50 %s, p90 %s, p99 %s", terms.Worst(), terms.Mean().Round(time.Millisecond), q(0.5), q(0.9), q(0.99))
+}
+
+// spread is fine enough for what is over in milliseconds.
+func spread(terms window.Sum) window.Spread {
+	return terms.Spread(max(min(10*time.Millisecond, terms.Worst()/1000), time.Microsecond))
 }
 
 func load(l window.Load) string {
