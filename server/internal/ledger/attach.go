@@ -133,7 +133,7 @@ func (t *Table) unused(service string) bool {
 }
 
 func (t *Table) full(op string, key eider.Key, what string, limit int) *eider.Error {
-	err := errorf(eider.Limited, op, key, "this node already has %d %s, the most it takes; raise its limit or use another node", limit, what)
+	err := errorf(eider.Limited, op, key, "this node already has %d %s, the most it takes; raise --max-%s or use another node", limit, what, what)
 	err.RetryAfter = retryFull
 	return err
 }

@@ -19,7 +19,10 @@ type (
 	Follower uint64
 )
 
-// Config sets a table up. The zero value of every field works.
+// Config sets a table up. The zero value of every field works. Whatever a fleet's size or an operator's patience asks
+// to be otherwise has a flag of `eider server`: Lease, Beat, Cap, Networks and four of the bounds. The other times have
+// none: what the documents promise, and callers compute, rests on them. Nor have two bounds: the oldest of MaxTombstones
+// are forgotten earlier, and nobody is refused; the pollers' shares go with MaxCallers.
 type Config struct {
 	Node  string // this node's name, the owner of what attaches here
 	Run   uint64 // this node run's random id

@@ -100,7 +100,7 @@ func (t *Table) holdKey(now time.Time, key eider.Key, h eider.Hold) (eider.Hold,
 	case e == nil && !known.held():
 		return h, errorf(eider.NotFound, op, key, "nobody of that name is registered, or was lately; check service and id")
 	case !known.held() && t.held >= t.cfg.MaxHolds:
-		return h, errorf(eider.Limited, op, key, "this node already has %d holds, the most it takes; release some, or raise its limit", t.held)
+		return h, errorf(eider.Limited, op, key, "this node already has %d holds, the most it takes; release some, or raise --max-holds", t.held)
 	}
 	h.Reason, h.By = strings.Clone(h.Reason), strings.Clone(h.By)
 	h.Count, h.Since = t.nextCount(), now.Truncate(time.Millisecond)

@@ -129,9 +129,9 @@ func (t *Table) followByPolls(now time.Time, name, who string, svc *service) (*f
 	if t.processes[name] == nil {
 		var err *eider.Error
 		if all, own := t.cfg.MaxCallers/2, t.cfg.MaxCallers/5; t.pollers >= all {
-			err = eider.Errorf(eider.Limited, "poll "+svc.name, "this node already has %d callers that poll, the most it takes; raise its limit or use another node", all)
+			err = eider.Errorf(eider.Limited, "poll "+svc.name, "this node already has %d callers that poll, the most it takes; raise --max-callers, of which they may be half, or use another node", all)
 		} else if who != "" && who != local && t.pollersOf[who] >= own {
-			err = eider.Errorf(eider.Limited, "poll "+svc.name, "%s already has %d callers that poll, the most that one may have here; use fewer names, or another node", who, own)
+			err = eider.Errorf(eider.Limited, "poll "+svc.name, "%s already has %d callers that poll, the most that one may have here; use fewer names, raise --max-callers, of which that is a fifth, or use another node", who, own)
 		}
 		if err != nil {
 			err.RetryAfter = retryFull

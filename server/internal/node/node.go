@@ -79,7 +79,8 @@ func New(cfg Config) (*Node, error) {
 	one := solo.New(solo.Config{
 		Node: s.Node, Version: cfg.Version, Fresh: s.Fresh, Data: s.Data, Logger: n.log, Dial: cfg.Dial,
 		Ledger: ledger.Config{Lease: s.Lease, Beat: s.Beat, Cap: s.Cap, Networks: s.networks(),
-			MaxInstances: s.MaxInstances, MaxServices: s.MaxServices, MaxCallers: s.MaxCallers},
+			MaxInstances: s.MaxInstances, MaxServices: s.MaxServices, MaxCallers: s.MaxCallers, MaxHolds: s.MaxHolds},
+		MaxWatchers: s.MaxStreams,
 	})
 	n.replica = one
 	rate := func(perSecond int) native.Rate {
@@ -92,7 +93,7 @@ func New(cfg Config) (*Node, error) {
 		IdentityStreams: s.MaxIdentityStreams, IdentityCallers: s.MaxIdentityCallers, IdentityInstances: s.MaxIdentityInstances, IdentityRegister: rate(s.IdentityRate),
 	}})
 	n.doors = [2]*door{newDoor(s.MaxHTTPConnections, n.log), newDoor(s.MaxHTTPConnections, n.log)}
-	n.console = console.Both(n.replica, console.Config{Version: cfg.Version, Pending: n.waitsFor, Logger: n.log,
+	n.console = console.Both(n.replica, console.Config{Version: cfg.Version, Pending: n.waitsFor, Logger: n.log, MaxStreams: s.MaxHTTPStreams,
 		Collectors: slices.Concat(collectors(n.native, &n.gate), doorCollectors(n.doors[:]), diskCollectors(one)),
 		Guard:      n.gate.guard, Certs: n.gate.certs, Audit: n.gate.audit, Hosts: words(s.Host), Elsewhere: s.Metrics != ""})
 	return n, nil

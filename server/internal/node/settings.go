@@ -42,9 +42,11 @@ type Settings struct {
 
 	MaxInstances       int // 0 means 200,000 known to this node
 	MaxServices        int // 0 means 20,000
-	MaxCallers         int // 0 means 50,000
+	MaxCallers         int // 0 means 50,000; half of them may poll, a fifth may be pollers of one token or address
+	MaxHolds           int // 0 means 10,000 keys
 	MaxConnections     int // 0 means 60,000 of the native protocol
 	MaxHTTPConnections int // 0 means 10,000 at each port for HTTP, a tenth of them from one address
+	MaxHTTPStreams     int // 0 means 64 event streams and waiting requests
 	MaxStreams         int // 0 means 60,000
 	MaxStreamInstances int // 0 means 1,000 that one process registers
 	MaxStreamServices  int // 0 means 1,000 that one process follows
@@ -99,9 +101,11 @@ func (s *Settings) rows() []row {
 		choice("log-level", &s.LogLevel, "the least that is logged", "debug", "info", "warn", "error"),
 		number("max-instances", &s.MaxInstances, "instances that this node keeps"),
 		number("max-services", &s.MaxServices, "services that this node keeps"),
-		number("max-callers", &s.MaxCallers, "callers that this node keeps"),
+		number("max-callers", &s.MaxCallers, "callers that this node keeps; half of them may poll, a fifth may be pollers of one token or address"),
+		number("max-holds", &s.MaxHolds, "keys that may be held at a time"),
 		number("max-connections", &s.MaxConnections, "open connections of the native protocol; one more is closed"),
 		number("max-http-connections", &s.MaxHTTPConnections, "open connections of --http, and of --metrics; a tenth of them from one address; one more ends the one that waits longest"),
+		number("max-http-streams", &s.MaxHTTPStreams, "event streams and waiting requests of --http; one more is told to come back"),
 		number("max-streams", &s.MaxStreams, "open streams of the native protocol; one more is told to come back"),
 		number("max-stream-instances", &s.MaxStreamInstances, "instances that one process may register"),
 		number("max-stream-services", &s.MaxStreamServices, "services that one process may follow"),
@@ -129,8 +133,10 @@ func (s Settings) withDefaults() Settings {
 	s.MaxInstances = cmp.Or(s.MaxInstances, 200_000)
 	s.MaxServices = cmp.Or(s.MaxServices, 20_000)
 	s.MaxCallers = cmp.Or(s.MaxCallers, 50_000)
+	s.MaxHolds = cmp.Or(s.MaxHolds, 10_000)
 	s.MaxConnections = cmp.Or(s.MaxConnections, 60_000)
 	s.MaxHTTPConnections = cmp.Or(s.MaxHTTPConnections, 10_000)
+	s.MaxHTTPStreams = cmp.Or(s.MaxHTTPStreams, 64)
 	s.MaxStreams = cmp.Or(s.MaxStreams, 60_000)
 	s.MaxStreamInstances = cmp.Or(s.MaxStreamInstances, 1_000)
 	s.MaxStreamServices = cmp.Or(s.MaxStreamServices, 1_000)

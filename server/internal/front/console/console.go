@@ -39,8 +39,8 @@ type Config struct {
 	Pending func() []string // what else this node waits for before it is ready, in sentences; nil means nothing
 
 	MaxStreams int           // 0 means 64; event streams and waiting requests at a time, the next is told to come back
-	Heartbeat  time.Duration // 0 means 15s; the longest silence on an event stream
-	MaxBytes   int           // 0 means 4 MiB; of items in one answer, the rest is asked for with after= (16 MiB for /v1/sd)
+	Heartbeat  time.Duration // 0 means 15s; the longest silence on an event stream. No flag: readers rely on it (docs/console.md)
+	MaxBytes   int           // 0 means 4 MiB; of items in one answer, the rest is asked for with after= (16 MiB for /v1/sd). No flag: nothing is lost
 
 	Guard *access.Guard // who is let in; nil asks nobody
 	Certs *access.Certs // the listener's, for the names that requests may use and for clients' certificates; nil without TLS

@@ -159,7 +159,7 @@ func (c *console) admit() (release func(), err error) {
 		return func() { <-c.streams }, nil
 	default:
 		c.metrics.refuse("streams")
-		e := eider.Errorf(eider.Limited, "", "%d event streams and waiting requests are open, which is the limit; end one, or come back later", cap(c.streams))
+		e := eider.Errorf(eider.Limited, "", "%d event streams and waiting requests are open, which is the limit; end one, come back later, or raise --max-http-streams", cap(c.streams))
 		e.RetryAfter = 5 * time.Second
 		return nil, e
 	}
