@@ -44,6 +44,16 @@ func drawHold(t *rapid.T) *eider.Hold {
 		By: rapid.StringN(0, 20, 40).Draw(t, "by"), Since: at("since"), Until: at("until")}
 }
 
+// What is let go of is the leave of an incarnation, or one of its holds, and never the one for the other.
+func TestADepartureNamesItsHold(t *testing.T) {
+	for _, hold := range []uint64{0, 1, math.MaxUint64} {
+		want := []eider.Departure{{Key: eider.Key{Service: "orders", ID: "1"}, Incarnation: eider.Incarnation{Nonce: 7}, Hold: hold}}
+		if diff := cmp.Diff(want, ToDepartures(FromDepartures(want), "orders")); diff != "" {
+			t.Errorf("hold %d: %s", hold, diff)
+		}
+	}
+}
+
 func TestDeparturesComeBackAsTheyWent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := []eider.Departure{{Key: eider.Key{Service: "orders", ID: "1"},

@@ -338,6 +338,20 @@ func TestCloseEndsEverybody(t *testing.T) {
 	w.change("a")
 }
 
+// A large change may turn everything before it out of the ring: the array, in which all that still lies, is left too.
+func TestWhatLeftTheRingIsLetGoOf(t *testing.T) {
+	cfg := Config{MaxDeltas: 100, MaxBytes: 1000}
+	var s state
+	for n := range uint64(100) {
+		s.push(&cfg, delta{n + 1, make([]byte, 10)})
+	}
+	full := cap(s.ring)
+	s.push(&cfg, delta{101, make([]byte, 1000)})
+	if len(s.ring) != 1 || s.dead != 0 || full < 100 || cap(s.ring) > 2 {
+		t.Errorf("%d deltas are left of 101, with %d dead slots before them and room for %d", len(s.ring), s.dead, cap(s.ring))
+	}
+}
+
 func TestRingIsBoundedInCountAndBytes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := Config{MaxDeltas: rapid.IntRange(1, 9).Draw(t, "deltas"), MaxBytes: rapid.IntRange(1, 99).Draw(t, "bytes")}

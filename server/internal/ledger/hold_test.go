@@ -327,6 +327,40 @@ func TestHoldsAreBounded(t *testing.T) {
 	}
 }
 
+// TestMarksOfOneCount: two nodes may give the same count at once. All keep the same mark, in whatever order they hear of
+// them: of a hold and a release the hold, since nobody has let go of that yet; of two holds the later one.
+func TestMarksOfOneCount(t *testing.T) {
+	at := time.Unix(2000, 0)
+	release := Mark{Key: key("orders/1"), Count: 7}
+	held := func(h eider.Hold) Mark {
+		h.Count = 7
+		return Mark{Key: key("orders/1"), Count: 7, Hold: &h}
+	}
+	for _, c := range []struct {
+		what          string
+		stays, yields Mark
+	}{
+		{"a hold before a release", held(eider.Hold{}), release},
+		{"who ends later", held(eider.Hold{Until: at.Add(time.Hour)}), held(eider.Hold{Until: at, Since: at, By: "z"})},
+		{"who began later", held(eider.Hold{Since: at, By: "a"}), held(eider.Hold{By: "z"})},
+		{"by name", held(eider.Hold{By: "z", Reason: "a"}), held(eider.Hold{By: "a", Reason: "z"})},
+		{"by reason", held(eider.Hold{Reason: "z"}), held(eider.Hold{Reason: "a"})},
+		{"the higher count", Mark{Key: key("orders/1"), Count: 8}, held(eider.Hold{})},
+	} {
+		for _, order := range [][]Mark{{c.stays, c.yields}, {c.yields, c.stays}, {c.stays, c.yields, c.stays, c.yields}} {
+			w := fresh(t)
+			for _, m := range order {
+				w.saw(w.tb.ApplyHold(w.now, m))
+			}
+			got := w.tb.Marks()
+			got[0].Gone = time.Time{}
+			if diff := cmp.Diff([]Mark{c.stays}, got); diff != "" {
+				t.Errorf("%s, of %d marks: %s", c.what, len(order), diff)
+			}
+		}
+	}
+}
+
 // TestMarksMerge: in whatever order holds and releases come, and however often, all nodes agree.
 func TestMarksMerge(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
