@@ -13,7 +13,7 @@ import (
 const (
 	defaultBin = 10 * time.Millisecond
 	mostPoints = 1 << 20
-	mostWork   = 1 << 25
+	mostWork   = 1 << 24
 )
 
 // Spread is how the delays of a sum lie between its best and its worst case.
@@ -50,44 +50,41 @@ func (s Sum) Spread(bin time.Duration) Spread {
 	if len(moving) == 0 || spread.best == spread.worst {
 		return spread
 	}
-	// The narrow ones first: each costs as much as the sum is wide so far.
-	slices.SortStableFunc(moving, func(a, b Term) int { return cmp.Compare(a.width(), b.width()) })
+	// A term costs its buckets times the width of the sum so far: the order in which all cost the least.
+	slices.SortStableFunc(moving, func(a, b Term) int {
+		return cmp.Compare(float64(a.width())*b.buckets(), float64(b.width())*a.buckets())
+	})
 	spread.cell = spread.fitting(moving, fine(bin, len(moving)))
 	spread.bin = spread.worst - spread.best
 	if n := time.Duration(len(moving)); spread.cell <= spread.bin/n {
 		spread.bin = n * spread.cell
 	}
-	chance := []float64{1}
-	for _, t := range moving {
-		chance = spread.plus(chance, t)
-	}
-	for i := 1; i < len(chance); i++ {
-		chance[i] += chance[i-1]
-	}
-	spread.upTo = chance
+	spread.upTo = spread.convolve(moving)
 	return spread
 }
 
 // fine returns the longest of 1, 2, 5, 10, 20, … parts of a bin that n terms can be off by: such a cell keeps
 // round numbers round.
 func fine(bin time.Duration, n int) time.Duration {
-	cell := bin
-	for _, parts := range []time.Duration{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000} {
-		if cell = bin / parts; int(parts) >= n {
-			break
+	for ten := 1; ; ten *= 10 {
+		for _, parts := range []int{ten, 2 * ten, 5 * ten} {
+			if cell := bin / time.Duration(parts); parts >= n || cell <= 1 {
+				return max(cell, 1)
+			}
 		}
 	}
-	return max(cell, 1)
 }
 
 // fitting makes the cell coarser until the convolution stays within its budget.
 func (s *Spread) fitting(moving []Term, cell time.Duration) time.Duration {
-	buckets := 0
+	wide := s.worst - s.best
+	cell = max(cell, wide/(mostPoints-2)+1)
+	work, width := 0.0, 0.0 // in points, were a cell a nanosecond
 	for _, t := range moving {
-		buckets += max(len(t.Shape), 1)
+		width = min(width+float64(t.width()), float64(wide))
+		work += width * t.buckets()
 	}
-	most := min(mostPoints, max(mostWork/buckets, 2))
-	return max(cell, (s.worst-s.best)/time.Duration(most)+1)
+	return max(cell, duration(work/mostWork))
 }
 
 // points is how many points the whole sum is laid onto: from the best case to the worst and, if it isn't on a
@@ -96,26 +93,31 @@ func (s *Spread) points() int {
 	return int((s.worst-s.best-1)/s.cell) + 2
 }
 
-// plus convolves a sum, given by the chance of each point, with a further term. What the cells round beyond the
-// worst case is put onto the last point.
-func (s *Spread) plus(sum []float64, t Term) []float64 {
-	least, _ := t.span()
-	out := make([]float64, min(len(sum)+int(math.Ceil(s.cells(t.width()))), s.points()))
-	upTo := make([]float64, len(sum)+1)
+// convolve adds the terms up and returns the chance of a sum up to each point.
+func (s *Spread) convolve(moving []Term) []float64 {
+	sum, next, upTo := make([]float64, 1, s.points()), make([]float64, s.points()), make([]float64, s.points()+1)
+	sum[0] = 1
+	for _, t := range moving {
+		for i, p := range sum {
+			upTo[i+1] = upTo[i] + p
+		}
+		out := next[:min(len(sum)+int(math.Ceil(s.cells(t.width()))), cap(next))]
+		clear(out)
+		least, _ := t.span()
+		for _, b := range t.parts() {
+			k := kernel{from: s.cells(b.From - least), to: s.cells(b.To - least), weight: b.Weight}
+			k.spread(out, sum, upTo[:len(sum)+1])
+		}
+		sum, next = out, sum[:cap(sum)]
+	}
+	// What the cells have rounded beyond the worst case is put onto the last point.
+	total := 0.0
 	for i, p := range sum {
-		upTo[i+1] = upTo[i] + p
+		total += p
+		sum[i] = min(total, 1)
 	}
-	for _, b := range t.parts() {
-		k := kernel{from: s.cells(b.From - least), to: s.cells(b.To - least), weight: b.Weight}
-		k.spread(out, sum, upTo)
-	}
-	rest := 1.0
-	last := len(out) - 1
-	for _, p := range out[:last] {
-		rest -= p
-	}
-	out[last] = max(rest, 0)
-	return out
+	sum[len(sum)-1] = 1
+	return sum
 }
 
 // cells is the place of a delay above the best case. A single term can be far wider than a sum that saturates.
@@ -151,7 +153,7 @@ func (k kernel) spread(out, sum, upTo []float64) {
 
 // at is the chance of a point: the density of the bucket around it, weighted by the nearness to the point.
 func (k kernel) at(point int) float64 {
-	if k.to-k.from < 1e-9 { // a point, or nearly
+	if k.to-k.from < 1e-6 { // a point, or nearly
 		return k.weight * max(1-math.Abs(k.from-float64(point)), 0)
 	}
 	below := func(x float64) float64 { // the part of the hat around point that is below x
@@ -199,7 +201,7 @@ func (s Spread) Quantile(p float64) time.Duration {
 		return s.best
 	}
 	// Additions round: a chance of 0.99 that is short by that is 0.99.
-	i := sort.SearchFloat64s(s.upTo, p*s.upTo[len(s.upTo)-1]-1e-12)
+	i := sort.SearchFloat64s(s.upTo, p-1e-12)
 	if time.Duration(i) > (s.worst-s.best)/s.cell {
 		return s.worst
 	}

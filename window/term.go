@@ -139,6 +139,8 @@ func (t Term) width() time.Duration {
 	return most - least
 }
 
+func (t Term) buckets() float64 { return float64(max(len(t.Shape), 1)) }
+
 // parts are the buckets of the term's shape that count, within its span and with weights that add up to 1.
 func (t Term) parts() []Bucket {
 	least, most := t.span()
