@@ -88,28 +88,42 @@ func nacos2() Preset {
 	}
 }
 
-// polaris is the native protocol; its Eureka front adds 10 s for its list and the Eureka client's own caches.
+// polaris is its own protocol, or its Eureka interface.
 func polaris() Preset {
 	return Preset{
-		Name: "polaris", Title: "Polaris, its own protocol",
-		About: "Beats every TTL, three may be missed; server and SDK each keep a cache. Measured at the server alone, on a busy machine: planned 0.87 s, crash 18.7 s, where these terms come to 17 s. " +
-			"Through its Eureka interface a list of 10 s and the Eureka client's caches come on top: 76 s and 167 s with Spring, not modelled here.",
+		Name: "polaris", Title: "Polaris",
+		About: "Its own protocol: beats every TTL, three may be missed; server and SDK each keep a cache. Measured at the server alone, on a busy machine: " +
+			"planned 0.87 s, crash 18.7 s, where these terms come to 17 s. eureka-api=on is an instance and callers that use its Eureka interface, which keeps a list of " +
+			"its own, and Spring Cloud LoadBalancer: 76 s and 167 s.",
 		Settings: []Setting{
 			{Name: "ttl", What: "an instance beats so often; it is unhealthy after three times so long", Default: lasts(5 * time.Second), least: int64(time.Millisecond),
 				Source: "polaris-go pkg/config/default.go, polaris service/healthcheck/check.go"},
 			{Name: "server-cache", What: "the server's cache is refreshed so often", Default: lasts(time.Second), Source: "polaris cache/cache.go", cost: "the database is asked so much more often"},
 			{Name: "sdk-refresh", What: "the SDK asks so often", Default: lasts(2 * time.Second), least: int64(time.Millisecond), Source: "polaris-go pkg/config/default.go"},
+			{Name: "eureka-api", What: "instance and callers use the Eureka interface", Default: turned(false), given: true, Source: "polaris eurekaserver/server.go"},
+			{Name: "renew", What: "there, an instance renews so often", Default: lasts(30 * time.Second), least: int64(time.Millisecond), Source: "EurekaInstanceConfigBean leaseRenewalIntervalInSeconds"},
+			{Name: "apps-refresh", What: "and the server's list is refreshed so often", Default: lasts(10 * time.Second), Source: "polaris eurekaserver/config.go", cost: "the list is written anew so much more often"},
+			eurekaClientCache(),
+			{Name: "load-balancer-cache", What: "how long Spring Cloud LoadBalancer keeps its list", Default: lasts(35 * time.Second), Source: "LoadBalancerCacheProperties ttl",
+				cost: "the list is built anew so much more often, by no request over the network"},
 		},
 		derive: func(c *chosen) (Forecast, error) {
-			ttl := c.lasts("ttl")
-			lease := c.silence(times(3, ttl), ttl, "ttl")
-			caches := []Term{c.upTo("server cache", "server-cache"), c.upTo("SDK refresh", "sdk-refresh")}
+			beat, poll := "ttl", "sdk-refresh"
+			lists := []Term{c.upTo("server cache", "server-cache"), c.upTo("SDK refresh", "sdk-refresh")}
+			if c.on("eureka-api") {
+				beat, poll = "renew", "client-cache"
+				lists = []Term{c.upTo("server cache", "server-cache"), c.upTo("apps refresh", "apps-refresh"),
+					c.upTo("client cache", "client-cache"), c.upTo("load-balancer cache", "load-balancer-cache")}
+			}
+			every := c.lasts(beat)
+			lease := c.silence(times(3, every), every, beat)
+			lease.Source += "; three times it"
+			check := Uniform("check", 0, time.Second, "spread at random over 1s: polaris service/healthcheck/check.go")
 			unreachable := "a caller can't reach any server: it keeps its last list"
 			return Forecast{
-				Planned: Window{Terms: sum(caches...), VoidWhen: []string{unreachable}},
-				Crash: Window{Terms: sum(append([]Term{lease, Uniform("check", 0, time.Second, "spread at random over 1s: polaris service/healthcheck/check.go")}, caches...)...),
-					VoidWhen: []string{unreachable}},
-				Load: c.load(c.lasts("sdk-refresh"), ttl, times(2, ttl)),
+				Planned: Window{Terms: sum(lists...), VoidWhen: []string{unreachable}},
+				Crash:   Window{Terms: sum(append([]Term{lease, check}, lists...)...), VoidWhen: []string{unreachable}},
+				Load:    c.load(c.lasts(poll), every, times(2, every)),
 			}, nil
 		},
 	}

@@ -36,7 +36,8 @@ func eurekaSpring() Preset {
 	p.Name, p.Title = "eureka", "Eureka with Spring Cloud"
 	p.About = "Spring's server and clients with Spring Cloud LoadBalancer, every cache at its default. " +
 		"A renewal stores now + lease and expiry adds the lease again, so that an instance that has renewed once is kept for two leases: " +
-		"documented, and left as it is (Netflix/eureka#531). Evictions aren't replicated, each server times out by itself; a cancel is."
+		"documented, and left as it is (Netflix/eureka#531). Evictions aren't replicated, each server times out by itself; a cancel is. " +
+		"Self-preservation and a sweep's share go by all instances that the registry holds: give those as the fleet."
 	p.Settings = append(p.Settings, Setting{
 		Name: "load-balancer-cache", What: "how long Spring Cloud LoadBalancer keeps its list", Default: lasts(35 * time.Second),
 		Source: "LoadBalancerCacheProperties ttl", cost: "the list is built anew so much more often, by no request over the network",
@@ -50,7 +51,7 @@ func eurekaNetflix() Preset {
 	return Preset{
 		Name:  "eureka-netflix",
 		Title: "Eureka without Spring's load balancer",
-		About: "Netflix's server, and clients that pick from the Eureka client's own list. The lease counts twice, as in eureka.",
+		About: "Netflix's server, and clients that pick from the Eureka client's own list. The lease counts twice, and the fleet is all that the registry holds, as in eureka.",
 		Settings: []Setting{
 			eurekaRenew(), eurekaLease(), eurekaSweep(), eurekaClientCache(),
 			{Name: "response-cache", What: "the server answers from a copy, refreshed so often; 0 if useReadOnlyResponseCache is off",

@@ -86,6 +86,7 @@ func TestWhatEachPresetComesTo(t *testing.T) {
 		{preset: "nacos-2", set: []string{"push-retries=1"}, planned: 7*s + 500*ms, crash: 35*s + 500*ms},
 		{preset: "nacos-2", set: []string{"owner-cut-off=on", "push=0s"}, planned: s, crash: 180 * s},
 		{preset: "polaris", planned: 3 * s, crash: 19 * s},
+		{preset: "polaris", set: []string{"eureka-api=on"}, planned: 76 * s, crash: 167 * s},
 		{preset: "kubernetes", planned: 2 * s, crash: 33 * s},
 		{preset: "kubernetes", set: []string{"node-lost=on"}, planned: 2 * s, crash: 57 * s},
 		{preset: "kubernetes", set: []string{"probe-period=5s", "probe-failures=2", "slice-batch=500ms"}, planned: 2500 * ms, crash: 13*s + 500*ms},
