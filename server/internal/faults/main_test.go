@@ -47,6 +47,7 @@ type order struct {
 
 	GRPC, Service, ID, Listen string        // of an instance or caller
 	InFlight, Streams         time.Duration // of an instance
+	Unknown                   time.Duration // likewise
 	SlowStart                 bool          // once its signals are heard it waits for a line on its standard input
 	Base                      bool          // of a caller: serves an instance of the service named by ID too
 }

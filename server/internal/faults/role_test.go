@@ -52,7 +52,7 @@ func (o order) instance(ctx context.Context, say *speaker, words <-chan string, 
 	reg := registry.Open(registry.Config{Addr: o.GRPC, Caller: o.Service + "-" + o.ID, Logger: log})
 	defer reg.Close()
 	report, err := drain.Serve(ctx, &http.Server{Handler: o.handler()}, drain.Config{
-		Registry: reg, Service: o.Service, ID: o.ID, Listener: ln, InFlight: o.InFlight, Streams: o.Streams, Logger: log,
+		Registry: reg, Service: o.Service, ID: o.ID, Listener: ln, InFlight: o.InFlight, Streams: o.Streams, Unknown: o.Unknown, Logger: log,
 		Listed: func(s registry.State) {
 			kind := "unlisted"
 			if s.Listed {
