@@ -52,6 +52,7 @@ type link struct {
 	stood   atomic.Bool             // a node has welcomed us over it
 	retired chan struct{}           // closed when a better one has taken its place
 	ends    atomic.Pointer[connEnd] // nil before the connection is made
+	conn    atomic.Pointer[net.Conn]
 	fault   atomic.Pointer[error]   // of the last dial
 }
 
@@ -95,7 +96,7 @@ func (l *links) give(k *link, failed bool) {
 	unused := k.uses == 0 && k != l.current
 	l.mu.Unlock()
 	if unused {
-		k.cc.Close() // its error tells only that it was closed before
+		k.end()
 	}
 }
 
@@ -109,7 +110,7 @@ func (l *links) close() {
 	l.current = nil
 	l.mu.Unlock()
 	if k != nil {
-		k.cc.Close()
+		k.end()
 	}
 }
 
@@ -157,7 +158,20 @@ func (k *link) connect(ctx context.Context, dial func(context.Context, string) (
 	}
 	k.fault.Store(nil)
 	k.ends.Store(&connEnd{local: conn.LocalAddr(), remote: conn.RemoteAddr()})
+	k.conn.Store(&conn)
 	return conn, nil
+}
+
+// end closes the connection. gRPC alone would wait 5s for a node that reads nothing to take its last words, and with it
+// whoever is to try another connection, or closes the handle.
+func (k *link) end() {
+	sever := time.AfterFunc(lastWords, func() {
+		if conn := k.conn.Load(); conn != nil {
+			(*conn).Close()
+		}
+	})
+	defer sever.Stop()
+	k.cc.Close() // its error tells only that it was closed before
 }
 
 // up tells whether the connection stands, as far as is known.
@@ -230,7 +244,7 @@ func (l *links) home(ctx context.Context) bool {
 	k.cc.Connect()
 	for state := k.cc.GetState(); state != connectivity.Ready; state = k.cc.GetState() {
 		if state == connectivity.TransientFailure || !k.cc.WaitForStateChange(ctx, state) {
-			k.cc.Close()
+			k.end()
 			return false
 		}
 	}
@@ -243,7 +257,7 @@ func (l *links) home(ctx context.Context) bool {
 		close(old.retired)
 	}
 	if unused {
-		old.cc.Close()
+		old.end()
 	}
 	return true
 }

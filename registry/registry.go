@@ -54,10 +54,11 @@ type Config struct {
 
 // What the protocol with a node is timed by.
 const (
-	askEvery      = 5 * time.Second  // how often an answer is asked for, jittered down by a quarter
-	answerWithin  = 10 * time.Second // without it the stream is cut and opened anew
-	steadyAfter   = 2 * time.Second  // a stream that lasted this long has not failed at once: its backoff begins anew
-	farewell      = 2 * time.Second  // Close waits no longer for a registry to take its goodbye
+	askEvery      = 5 * time.Second        // how often an answer is asked for, jittered down by a quarter
+	answerWithin  = 10 * time.Second       // without it the stream is cut and opened anew
+	steadyAfter   = 2 * time.Second        // a stream that lasted this long has not failed at once: its backoff begins anew
+	farewell      = 2 * time.Second        // Close waits no longer for a registry to take its goodbye
+	lastWords     = 100 * time.Millisecond // a connection that is closed waits no longer for its bytes to be taken
 	defaultBeat   = 2 * time.Second
 	defaultLease  = 20 * time.Second
 	defaultBound  = 8 * time.Second
@@ -121,7 +122,7 @@ func (r *Registry) Close() error {
 	r.mu.Lock()
 	r.close()
 	r.mu.Unlock()
-	patience := time.AfterFunc(farewell, r.cancel)
+	patience := time.AfterFunc(farewell-2*lastWords, r.cancel) // a link may end after another
 	defer patience.Stop()
 	r.running.Wait()
 	r.cancel()
