@@ -75,6 +75,8 @@ func section(t *testing.T, b *strings.Builder, p window.Preset) {
 			row(b, "`"+s.Name+"`", s.Default.String(), s.What, trade.From, trade.To, saved(trade.Planned), saved(trade.Crash), trade.Note)
 		case s.Given():
 			row(b, "`"+s.Name+"`", s.Default.String(), s.What, "", "", "", "", "given")
+		case s.Default.Kind == window.KindDuration && s.Default.Duration == 0:
+			row(b, "`"+s.Name+"`", s.Default.String(), s.What, "", "", "", "", "off")
 		default:
 			row(b, "`"+s.Name+"`", s.Default.String(), s.What, "", "", "", "", "changes nothing as the others are")
 		}

@@ -29,8 +29,8 @@ func kubernetes() Preset {
 	return Preset{
 		Name: "kubernetes", Title: "Kubernetes, a Service through kube-proxy", pushed: true,
 		About: "Deleting a pod changes its endpoints and runs its preStop hook at the same time, in no order: the hook has to last as long as this window. " +
-			"The crash is a container that hangs, so that its readiness probes have to fail; one whose process ends is noticed by the kubelet within seconds. node-lost=on is a node that " +
-			"falls silent. New connections only: kube-proxy breaks none that are open, and ingresses and meshes have lists of their own (10 s to 30 s in all are reported).",
+			"The crash is a container that hangs, so that its readiness probes have to fail; one whose process ends is noticed sooner, by the kubelet itself, which isn't in here. node-lost=on is a node that " +
+			"falls silent. New connections only: kube-proxy breaks none that are open, and ingresses and meshes have lists of their own (10 s to 30 s in all are reported: mattrobinsonsre/terrapod#222).",
 		Settings: append(probes(),
 			Setting{Name: "slice-sync", What: "changes of a Service are gathered for so long", Default: lasts(time.Second),
 				given:  true,
