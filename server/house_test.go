@@ -33,7 +33,7 @@ func TestHouseLintIsSmall(t *testing.T) {
 		t.Fatalf("go list: %v\n%s", err, out)
 	}
 	const eider = "github.com/eiderhq/eider/"
-	allowed := []string{eider + "window", eider + "server/cmd/eider-lint", eider + "server/internal/offline", eider + "server/internal/outlook",
+	allowed := []string{eider + "window", eider + "internal/near", eider + "server/cmd/eider-lint", eider + "server/internal/offline", eider + "server/internal/outlook",
 		eider + "server/internal/lint", "go.yaml.in/yaml/v3", "github.com/spf13/cobra", "github.com/spf13/pflag"}
 	for dep := range strings.FieldsSeq(string(out)) {
 		if !slices.Contains(allowed, dep) {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/eiderhq/eider/internal/near"
 )
 
 // Preset is a registry whose terms are known: its settings with their defaults, and how a window follows from them.
@@ -122,7 +124,7 @@ func meant(name string, names []string) string {
 	case "curator":
 		return "zookeeper"
 	}
-	return nearest(name, names)
+	return near.Name(name, names, math.MaxInt)
 }
 
 // Derive says what follows from the preset's settings, those in set replaced, for a fleet. The error names everything
@@ -155,7 +157,7 @@ func (p Preset) choose(set map[string]string, fleet Fleet) (*chosen, error) {
 		s, ok := p.setting(name)
 		if !ok {
 			errs = append(errs, fmt.Errorf("%s has no setting %q; did you mean %s? There are: %s",
-				p.Name, name, nearest(name, names), strings.Join(names, ", ")))
+				p.Name, name, near.Name(name, names, math.MaxInt), strings.Join(names, ", ")))
 			continue
 		}
 		v, err := s.parse(set[name])
@@ -222,39 +224,4 @@ func (s Setting) limits() (low, high Value) {
 		high = lasts(time.Duration(s.most))
 	}
 	return lasts(time.Duration(s.least)), high
-}
-
-// nearest is the name with the fewest letters to change.
-func nearest(name string, names []string) (best string) {
-	fewest := math.MaxInt
-	for _, candidate := range names {
-		if d := distance(name, candidate); d < fewest {
-			best, fewest = candidate, d
-		}
-	}
-	return best
-}
-
-// distance is Levenshtein's, over bytes: names are ASCII. What is longer than any name is as far as it is long.
-func distance(a, b string) int {
-	if len(a) > 64 {
-		return len(a)
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := diagonal
-			if a[i] != b[j] {
-				changed++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(changed, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/eiderhq/eider/internal/near"
 )
 
 // readFile sets what a YAML file says, one mapping of setting to value, and returns every fault as path:line.
@@ -52,7 +54,7 @@ func readFile(path string, data []byte, rows map[string]row) []error {
 		case key.Kind != yaml.ScalarNode || key.Anchor != "":
 			fault(key.Line, "a setting's name must be a plain word")
 		case !known:
-			fault(key.Line, "%.40q is no setting%s", name, near(name, rows))
+			fault(key.Line, "%.40q is no setting%s", name, meant(name, rows))
 		case twice:
 			fault(key.Line, "%s is set in line %d already", name, line)
 		default:
@@ -100,40 +102,11 @@ func syntax(path string, err error) error {
 	return fmt.Errorf("%s:%s: not YAML: %s", path, m[1], m[2])
 }
 
-// near names the setting that was probably meant.
-func near(name string, rows map[string]row) string {
-	best, least := "", 3 // more than two slips are another word
-	for _, known := range slices.Sorted(maps.Keys(rows)) {
-		if d := slips(strings.ReplaceAll(strings.ToLower(name), "_", "-"), known); d < least {
-			best, least = known, d
-		}
-	}
+// meant names the setting that was probably meant.
+func meant(name string, rows map[string]row) string {
+	best := near.Name(strings.ReplaceAll(strings.ToLower(name), "_", "-"), slices.Sorted(maps.Keys(rows)), 2)
 	if best == "" {
 		return "; eider server --help lists them"
 	}
 	return "; did you mean " + best + "?"
-}
-
-// slips counts the letters to add, drop or change from one word to the other.
-func slips(a, b string) int {
-	if len(a) > 64 {
-		return len(a)
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0]++
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
