@@ -2,8 +2,6 @@ package window_test
 
 import (
 	"flag"
-	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"github.com/eiderhq/eider/window"
 )
@@ -294,78 +290,6 @@ func TestLookup(t *testing.T) {
 			t.Errorf("%.20s: the error doesn't list all: %.200v", wrong, err)
 		}
 	}
-}
-
-// drawn is a valid value of a setting, as Derive takes it; small enough to meet others, seldom large.
-func drawn(t *rapid.T, s window.Setting, label string) string {
-	switch s.Default.Kind {
-	case window.KindSwitch:
-		return rapid.SampledFrom([]string{"on", "off"}).Draw(t, label)
-	case window.KindCount:
-		return fmt.Sprint(rapid.IntRange(1, 99).Draw(t, label))
-	}
-	return time.Duration(rapid.OneOf(
-		rapid.Int64Range(int64(60*time.Second), int64(10*time.Minute)),
-		rapid.Int64Range(int64(time.Second), int64(365*24*time.Hour)),
-	).Draw(t, label)).String()
-}
-
-// Whatever the other settings are, a longer setting never makes a window's worst case shorter, and no setting makes
-// nonsense of it.
-func TestWorstIsMonotoneInEachSetting(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		p := rapid.SampledFrom(window.Presets()).Draw(t, "preset")
-		set := map[string]string{}
-		for _, s := range p.Settings {
-			if rapid.Bool().Draw(t, "set "+s.Name) {
-				set[s.Name] = drawn(t, s, s.Name)
-			}
-		}
-		fleet := window.Fleet{Instances: rapid.IntRange(1, 2000).Draw(t, "instances")}
-		fleet.Lost = rapid.IntRange(1, fleet.Instances).Draw(t, "lost")
-		s := rapid.SampledFrom(p.Settings).Draw(t, "setting")
-		if s.Default.Kind == window.KindSwitch {
-			t.Skip("a switch is neither long nor short")
-		}
-		with := func(label string) (window.Forecast, string, error) {
-			changed := maps.Clone(set)
-			changed[s.Name] = drawn(t, s, label)
-			f, err := p.Derive(changed, fleet)
-			return f, changed[s.Name], err
-		}
-		a, x, err := with("one")
-		b, y, err2 := with("other")
-		if err != nil || err2 != nil {
-			t.Skip(err, err2)
-		}
-		if longer(t, x, y) {
-			a, b, x, y = b, a, y, x
-		}
-		for path, w := range map[string][2]window.Window{"planned": {a.Planned, b.Planned}, "crash": {a.Crash, b.Crash}} {
-			if w[0].Terms.Worst() > w[1].Terms.Worst() {
-				t.Fatalf("%s, %s, with %v: %s for %s = %s and %s for %s", p.Name, path, set, w[0].Terms, s.Name, x, w[1].Terms, y)
-			}
-			for _, w := range w {
-				if err := w.Terms.Check(); err != nil || w.Terms.Mean() > w.Terms.Worst() || w.Terms.Mean() < w.Terms.Best() {
-					t.Fatalf("%s, %s, with %v: %s, mean %s, %v", p.Name, path, set, w.Terms, w.Terms.Mean(), err)
-				}
-			}
-		}
-		if _, err := p.Trades(set, fleet); err != nil {
-			t.Logf("no trades: %v", err) // its own settings may be faulty without the one that was put in
-		}
-	})
-}
-
-func longer(t *rapid.T, x, y string) bool {
-	if dx, err := time.ParseDuration(x); err == nil {
-		dy, err := time.ParseDuration(y)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return dx > dy
-	}
-	return len(x) > len(y) || len(x) == len(y) && x > y
 }
 
 var lines = regexp.MustCompile(`[ \t]+\n`)
