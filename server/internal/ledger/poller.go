@@ -55,17 +55,27 @@ func (p *Polling) Check() error {
 	return nil
 }
 
-// polling is how a caller of a service polls.
+// timers are a caller's word on how it polls.
+type timers struct{ every, cache moment }
+
+// cap is for how long may still be used what was fetched before a leave.
+func (w timers) cap() moment { return w.every + w.cache + pollMargin }
+
+// or is the word that is true of two.
+func (w timers) or(other timers) timers {
+	return timers{max(w.every, other.every), max(w.cache, other.cache)}
+}
+
+// polling is how a caller of a service polls. Its timers are the longest of what was said while that may still count:
+// a name that several processes share has words of different length, and the shorter isn't true of all.
 type polling struct {
-	every, cache moment
-	said         moment // when it last said so
+	timers              // that count: word.or(later)
+	word, later  timers // the word in force, and the longest said since
+	said         moment // when word came in force
 	at           moment // its last poll
 	several      moment // until then it is taken for several processes under one name
 	shown, given uint64 // answers: the one that it showed at its last poll, and the one that it got
 }
-
-// cap is for how long it may still use what it had fetched before a leave.
-func (p *polling) cap() moment { return p.every + p.cache + pollMargin }
 
 func (p *polling) kept() moment { return pollsKept*(p.every+p.cache) + pollMargin }
 
@@ -175,18 +185,23 @@ func (t *Table) shown(f *following, said *Polling) (has uint64) {
 	return 0
 }
 
-// heardPoll takes down how a caller polls. A shorter word counts once the time of the longer one has passed: what was
-// fetched under that is still in use.
+// heardPoll takes down how a caller polls. A shorter word counts once the time of the longer one has passed, since what
+// was fetched under that is still in use; and then the longest that was said meanwhile counts, for its own time from
+// there. So no word counts for less than its time, however many share the name.
 func (t *Table) heardPoll(f *following, said *Polling) {
 	p, was := f.poll, f.poll.cap()
 	if p.every > 0 {
 		t.countCap(f, -1)
 	}
-	if t.clock >= p.said+p.cap() || said.Every >= p.every && said.Cache >= p.cache {
-		p.every, p.cache, p.said = said.Every, said.Cache, t.clock
-	} else {
-		p.every, p.cache = max(p.every, said.Every), max(p.cache, said.Cache)
+	switch word := (timers{said.Every, said.Cache}); {
+	case word == p.or(word):
+		p.word, p.later, p.said = word, timers{}, t.clock
+	case t.clock >= p.said+p.word.cap():
+		p.word, p.later, p.said = p.later.or(word), timers{}, t.clock
+	default:
+		p.later = p.later.or(word)
 	}
+	p.timers = p.word.or(p.later)
 	p.at = t.clock
 	t.countCap(f, +1)
 	if p.cap() != was {
