@@ -33,11 +33,27 @@ func TestHouseLintIsSmall(t *testing.T) {
 		t.Fatalf("go list: %v\n%s", err, out)
 	}
 	const eider = "github.com/eiderhq/eider/"
-	allowed := []string{eider + "window", eider + "internal/near", eider + "server/cmd/eider-lint", eider + "server/internal/offline", eider + "server/internal/outlook",
+	allowed := []string{strings.TrimSuffix(eider, "/"), eider + "window", eider + "internal/near", eider + "server/cmd/eider-lint", eider + "server/internal/offline", eider + "server/internal/outlook",
 		eider + "server/internal/lint", "go.yaml.in/yaml/v3", "github.com/spf13/cobra", "github.com/spf13/pflag"}
 	for dep := range strings.FieldsSeq(string(out)) {
 		if !slices.Contains(allowed, dep) {
 			t.Errorf("eider-lint pulls in %s", dep)
+		}
+	}
+}
+
+// The commands that need no server stay small, also in a binary of their own: no gRPC, no metrics, no registry.
+func TestHouseOfflinePullsInNoServer(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "./internal/offline").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, out)
+	}
+	for dep := range strings.FieldsSeq(string(out)) {
+		for _, banned := range []string{"google.golang.org/", "github.com/prometheus", "github.com/eiderhq/eider/registry", "github.com/eiderhq/eider/server/internal/replica",
+			"github.com/eiderhq/eider/server/internal/cli", "net/http"} {
+			if strings.HasPrefix(dep, banned) {
+				t.Errorf("internal/offline pulls in %s", dep)
+			}
 		}
 	}
 }

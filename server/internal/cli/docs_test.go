@@ -43,7 +43,7 @@ go to standard output, everything else to standard error, each line of it beginn
 ## Output
 
 Tables are for people and may change; JSON is for programs, and only gains fields. Durations in JSON are whole
-nanoseconds and named so (` + "`cap_ns`" + `), times are RFC 3339, ages in tables are by the registry's clock. Statuses are
+nanoseconds and named so (` + "`cap_ns`" + `), but those of ` + "`eider window`" + `, which are seconds (` + "`worst_s`" + `); times are RFC 3339, ages in tables are by the registry's clock. Statuses are
 coloured on a terminal only, and not when ` + "`NO_COLOR`" + ` is set. On a terminal a table's last column is cut to what fits,
 which ` + "`…`" + ` shows; elsewhere it is whole. What a terminal could take for a command is printed as ` + "`�`" + `.
 

@@ -75,7 +75,9 @@ func (a *app) explain(cmd *cobra.Command, err error) int {
 		return v.Code // the command has said why
 	}
 	code := exitUsage
-	if e, ok := errors.AsType[*exit](err); ok {
+	if m, ok := errors.AsType[*offline.Misuse](err); ok {
+		err = m
+	} else if e, ok := errors.AsType[*exit](err); ok {
 		code = e.code
 	} else if e, ok := errors.AsType[*eider.Error](err); ok {
 		code = codeOf[e.Kind]

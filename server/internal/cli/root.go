@@ -86,6 +86,7 @@ the last caller has let go of it, not after a guessed sleep.
 Try this first:
 
   eider demo                   real processes restart and crash under load; see what gets lost
+  eider window                 how long others' departed instances are still called; no registry needed
 
 Then, in two terminals:
 
@@ -140,7 +141,7 @@ func (a *app) root() *cobra.Command {
 		cmd.GroupID = "access"
 		root.AddCommand(cmd)
 	}
-	for _, cmd := range []*cobra.Command{a.lintCommand()} {
+	for _, cmd := range []*cobra.Command{a.windowCommand(), a.lintCommand()} {
 		cmd.GroupID = "know"
 		root.AddCommand(cmd)
 	}

@@ -1,0 +1,56 @@
+package offline
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestDocsSayWhatTheCommandSays: in docs/window.md and README.md a block that begins with "$ eider window" goes on with what
+// that command says; a line "…" stands for some that are left out.
+func TestDocsSayWhatTheCommandSays(t *testing.T) {
+	for _, name := range []string{filepath.Join(docs, "window.md"), filepath.Join(docs, "..", "README.md")} {
+		page, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts, blocks := strings.Split(string(page), "```"), 0
+		for i := 1; i < len(parts); i += 2 {
+			_, block, _ := strings.Cut(parts[i], "\n")
+			line, said, _ := strings.Cut(block, "\n")
+			line, ok := strings.CutPrefix(line, "$ eider window")
+			if !ok {
+				continue
+			}
+			blocks++
+			out, err := place{width: 118}.run(strings.TrimSpace(line))
+			if err != nil {
+				t.Errorf("%s: eider window%s: %v", name, line, err)
+			}
+			if strings.Contains(said, "…\n") {
+				excerpt(t, name+": eider window"+line, said, out)
+				continue
+			}
+			parts[i] = strings.Replace(parts[i], said, out, 1)
+		}
+		if blocks == 0 {
+			t.Errorf("%s shows no eider window", name)
+		}
+		golden(t, name, []byte(strings.Join(parts, "```")))
+	}
+}
+
+// excerpt demands that the lines of each part are in the output, one part behind the other.
+func excerpt(t *testing.T, of, said, out string) {
+	t.Helper()
+	rest := "\n" + out
+	for part := range strings.SplitSeq("\n"+said, "…\n") {
+		_, after, ok := strings.Cut(rest, part)
+		if !ok {
+			t.Errorf("%s doesn't say, or not in this order:\n%s\nIt says:\n%s", of, part, out)
+			return
+		}
+		rest = "\n" + after
+	}
+}

@@ -1,0 +1,53 @@
+package offline
+
+import (
+	"fmt"
+
+	"github.com/eiderhq/eider/server/internal/outlook"
+	"github.com/eiderhq/eider/window"
+)
+
+// little is what a rate of requests means, by Little's law, and for a window.
+type little struct {
+	PerSecond float64         `json:"requests_per_second"`
+	Latency   outlook.Seconds `json:"latency_s"`
+	InFlight  float64         `json:"in_flight"`
+	Failing   float64         `json:"in_flight_when_failing_fast"` // in a tenth of the latency
+	Pool      int             `json:"pool,omitempty"`
+	FillsIn   outlook.Seconds `json:"fills_in_s,omitempty"` // when all requests hang
+	Gone      *toTheGone      `json:"to_the_departed,omitempty"`
+}
+
+// toTheGone is how many requests go to departed instances until the last caller knows, if they are spread evenly.
+type toTheGone struct {
+	PlannedMean float64 `json:"planned_mean"`
+	PlannedMost float64 `json:"planned_worst"`
+	CrashMean   float64 `json:"crash_mean"`
+	CrashMost   float64 `json:"crash_worst"`
+}
+
+func littleOf(p window.Pool, o *outlook.Outlook) little {
+	l := little{PerSecond: p.PerSecond, Latency: outlook.Seconds(p.Latency), InFlight: p.InFlight(), Failing: p.At(p.Latency / 10).InFlight(), Pool: p.Size}
+	if p.Size > 0 {
+		l.FillsIn = outlook.Seconds(p.FillsIn())
+	}
+	if o == nil {
+		return l
+	}
+	one := p.PerSecond / float64(o.Fleet.Instances) / 1e9
+	lost := one * float64(o.Fleet.Lost)
+	l.Gone = &toTheGone{one * float64(o.Planned.Mean), one * float64(o.Planned.Worst), lost * float64(o.Crash.Mean), lost * float64(o.Crash.Worst)}
+	return l
+}
+
+func drawLittle(pg *page, l little, o *outlook.Outlook) {
+	pg.say(fmt.Sprintf("%s requests/s of %s each mean %s in flight.", rate(l.PerSecond), seconds(l.Latency), rate(l.InFlight)), strong)
+	pg.say(fmt.Sprintf("A failure in a tenth of that time holds %s; a hang holds whatever there is: slow is worse than down.", rate(l.Failing)), "")
+	if l.Pool > 0 {
+		pg.say(fmt.Sprintf("A hang fills a pool of %d in %s.", l.Pool, seconds(l.FillsIn)), strong)
+	}
+	if l.Gone != nil {
+		pg.say(fmt.Sprintf("Spread evenly, %s requests on average and %s at the worst go to an instance after it said that it leaves: that many it must still answer.", rate(l.Gone.PlannedMean), rate(l.Gone.PlannedMost)), "")
+		pg.say(fmt.Sprintf("To %s that crashed go %s on average and %s at the worst: those fail, or are tried elsewhere.", count(o.Fleet.Lost, "instance"), rate(l.Gone.CrashMean), rate(l.Gone.CrashMost)), "")
+	}
+}
