@@ -264,9 +264,7 @@ func TestAttackReplays(t *testing.T) {
 func TestAttackOneWitnessEndsMany(t *testing.T) {
 	w := fresh(t)
 	const n = 20
-	for i := range n {
-		w.mustRegister(fmt.Sprint("p", i), fmt.Sprint("orders/", i), fmt.Sprint("10.0.0.1:", 100+i))
-	}
+	w.fleet(n)
 	for range 100 { // streams of others, so that this is no storm
 		w.follow(fmt.Sprint("c", w.streams))
 	}

@@ -123,9 +123,7 @@ func TestMovingAndStoppingSuspectNobody(t *testing.T) {
 func TestMassRefusalsOnlySuspect(t *testing.T) {
 	w := fresh(t)
 	const n = 20
-	for i := range n {
-		w.mustRegister(fmt.Sprint("p", i), fmt.Sprint("orders/", i), fmt.Sprint("10.0.0.1:", 100+i))
-	}
+	w.fleet(n)
 	w.follow("c", "orders")
 	for range 100 { // streams of others, so that this is no storm
 		w.follow(fmt.Sprint("c", w.streams))
@@ -162,9 +160,7 @@ func TestMassRefusalsOnlySuspect(t *testing.T) {
 // The caller was faster than the node's own dial.
 func TestDoubtBeforeTheRefusal(t *testing.T) {
 	w := fresh(t)
-	for i := range 5 {
-		w.mustRegister(fmt.Sprint("p", i), fmt.Sprint("orders/", i), fmt.Sprint("10.0.0.1:", 100+i))
-	}
+	w.fleet(5)
 	w.follow("c", "orders")
 	w.advance(2 * time.Second)
 	for i := range 4 {
@@ -199,9 +195,7 @@ func TestDoubtMakesTheNodeLookForItself(t *testing.T) {
 
 func TestNodeDegradedReplacesTheStorm(t *testing.T) {
 	w := fresh(t)
-	for i := range 20 {
-		w.mustRegister(fmt.Sprint("p", i), fmt.Sprint("orders/", i), fmt.Sprint("10.0.0.1:", 100+i))
-	}
+	w.fleet(20)
 	w.advance(2 * time.Second)
 	for i := range 10 {
 		w.ports[fmt.Sprint("10.0.0.1:", 100+i)] = NoAnswer
@@ -225,9 +219,7 @@ func TestNodeDegradedReplacesTheStorm(t *testing.T) {
 // Processes that have left end their streams, and many do at once when a fleet shrinks: that is no storm.
 func TestPlannedEndsAreNoStorm(t *testing.T) {
 	w := fresh(t)
-	for i := range 10 {
-		w.mustRegister(fmt.Sprint("p", i), fmt.Sprint("orders/", i), fmt.Sprint("10.0.0.1:", 100+i))
-	}
+	w.fleet(10)
 	for i := range 8 {
 		w.follow(fmt.Sprint("p", i), "stock")
 		w.leave(fmt.Sprint("p", i), fmt.Sprint("orders/", i))

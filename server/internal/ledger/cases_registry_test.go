@@ -38,9 +38,7 @@ func TestR1OwnLease(t *testing.T) {
 
 func TestR2PlannedLeavesLowerTheExpectationAtOnce(t *testing.T) {
 	w := fresh(t)
-	for i := range 20 {
-		w.mustRegister(fmt.Sprint("p", i), fmt.Sprint("orders/", i), fmt.Sprint("10.0.0.1:", 100+i))
-	}
+	w.fleet(20)
 	w.advance(5 * time.Second)
 	for i := range 18 { // scaled in
 		w.leave(fmt.Sprint("p", i), fmt.Sprint("orders/", i))
@@ -62,13 +60,9 @@ func TestR2PlannedLeavesLowerTheExpectationAtOnce(t *testing.T) {
 
 func TestR2PreservationEndsByItself(t *testing.T) {
 	w := fresh(t)
-	for i := range 10 {
-		w.mustRegister(fmt.Sprint("p", i), fmt.Sprint("orders/", i), fmt.Sprint("10.0.0.1:", 100+i))
-	}
+	w.fleet(10)
 	w.advance(2 * time.Second)
-	for i := range 5 {
-		w.actor(fmt.Sprint("p", i)).beats = false
-	}
+	w.silence(5)
 	w.advance(200 * time.Second)
 	if got := w.count(eider.EventLapsed); got != 0 || w.count(eider.EventPreserving) != 2 || len(w.tb.Void()) != 2 {
 		t.Fatalf("within ten leases: %d lapsed, %d scopes preserving, void: %q", got, w.count(eider.EventPreserving), w.tb.Void())
@@ -88,13 +82,9 @@ func TestR2PreservationEndsByItself(t *testing.T) {
 
 func TestR2PreservationEndsBackInside(t *testing.T) {
 	w := fresh(t)
-	for i := range 10 {
-		w.mustRegister(fmt.Sprint("p", i), fmt.Sprint("orders/", i), fmt.Sprint("10.0.0.1:", 100+i))
-	}
+	w.fleet(10)
 	w.advance(2 * time.Second)
-	for i := range 5 {
-		w.actor(fmt.Sprint("p", i)).beats = false
-	}
+	w.silence(5)
 	w.advance(30 * time.Second)
 	for i := 1; i < 5; i++ {
 		w.actor(fmt.Sprint("p", i)).beats = true
@@ -113,13 +103,9 @@ func TestR3SmallGroups(t *testing.T) {
 		for silent := 1; silent <= n; silent++ {
 			t.Run(fmt.Sprintf("%d of %d", silent, n), func(t *testing.T) {
 				w := fresh(t)
-				for i := range n {
-					w.mustRegister(fmt.Sprint("p", i), fmt.Sprint("orders/", i), fmt.Sprint("10.0.0.1:", 100+i))
-				}
+				w.fleet(n)
 				w.advance(2 * time.Second)
-				for i := range silent {
-					w.actor(fmt.Sprint("p", i)).beats = false
-				}
+				w.silence(silent)
 				w.advance(60 * time.Second)
 				want := 0
 				if silent == 1 {
@@ -164,9 +150,7 @@ func TestR3NodeWide(t *testing.T) {
 // A loss in slices, each small enough, within one lease is one loss.
 func TestR3LossInSlices(t *testing.T) {
 	w := fresh(t)
-	for i := range 20 {
-		w.mustRegister(fmt.Sprint("p", i), fmt.Sprint("orders/", i), fmt.Sprint("10.0.0.1:", 100+i))
-	}
+	w.fleet(20)
 	w.advance(2 * time.Second)
 	for i := range 10 {
 		w.actor(fmt.Sprint("p", i)).beats = false

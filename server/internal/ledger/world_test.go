@@ -157,6 +157,21 @@ func (w *world) mustRegister(name, k, address string, change ...func(*eider.Reco
 	return grant
 }
 
+// fleet registers n instances of orders: p0 is orders/0 at 10.0.0.1:100, and so on.
+func (w *world) fleet(n int) {
+	w.t.Helper()
+	for i := range n {
+		w.mustRegister(fmt.Sprint("p", i), fmt.Sprint("orders/", i), fmt.Sprint("10.0.0.1:", 100+i))
+	}
+}
+
+// silence stops the beats of the fleet's first n.
+func (w *world) silence(n int) {
+	for i := range n {
+		w.actor(fmt.Sprint("p", i)).beats = false
+	}
+}
+
 func (w *world) leave(name, k string) {
 	w.t.Helper()
 	fx, err := w.tb.Leave(w.now, w.actor(name).session, key(k), 0)
