@@ -24,7 +24,12 @@ func TestWindowNeedsNoRegistry(t *testing.T) {
 			}
 		}
 		w.story("window.txt", "window --preset eurka --callers none --lost 0", "window eureka", "window --presett eureka", "window --preset eureka --svg /no/such/folder/x.svg",
-			"__complete window --preset eu", "__complete window --preset zookeeper --set ", "__complete window --set ", "window --rps 500 --latency 50ms --pool 200")
+			"window --rps 500 --latency 50ms --pool 200")
+		for word, args := range map[string][]string{"eureka-netflix\t": {"--preset", ""}, "client-cache=\t": {"--preset", "eureka", "--set", ""}, "lease=\t": {"--preset", "eureka", "--what-if", ""}} {
+			if _, out, _ := w.eider(append([]string{"__complete", "window"}, args...)...); !strings.Contains("\n"+out, "\n"+word) {
+				t.Errorf("%v isn't completed by %q: %s", args, word, out)
+			}
+		}
 		w.tty, w.width = true, 100
 		if _, out, _ := w.eider("window", "--preset", "etcd"); !strings.Contains(out, "\x1b[") {
 			t.Errorf("no colours on a terminal: %q", out)
