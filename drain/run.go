@@ -24,8 +24,9 @@ type Server interface {
 	Leave()
 
 	// Finish is told once the pause has ended, the accept queue is empty and each connection speaks: has carried
-	// something, and isn't under the deadline (its SetDeadline) that the server may have set for its first words. It tells its peers that no new requests are taken, and closes their connections as they fall
-	// idle. It must not wait for that.
+	// something, and isn't under the deadline (its SetDeadline) that the server may have set for its first words. It
+	// tells its peers that no new requests are taken, and closes their connections as they fall idle. It must not wait
+	// for that.
 	Finish()
 
 	// Close ends at once what hasn't ended. It may wait for handlers; it isn't waited for longer than a second.

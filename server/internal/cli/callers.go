@@ -23,10 +23,11 @@ func (a *app) callersCommand() *cobra.Command {
 		Short: "List who calls a service, and how far behind they are",
 		Long: `List the processes that pick instances of a service; without SERVICE, of every service.
 
-A drain of an instance waits for each of them: for a native caller to let go, for a poller
-to fetch the list again and use up what it has kept of the older one, and for unknown
-callers, who don't say who they are, for the pause that the instance asks for. BEHIND counts
-published changes that a caller hasn't applied yet: 0 means that it knows the newest view.
+A drain of an instance waits for each of them: for a native caller until it says that it has
+let go; for a poller until it can't be using a list from before the leave any more, which
+follows from the timers that it gives (every, cache); for unknown callers, who don't say who
+they are, for the pause that the instance asks for. BEHIND counts published changes that a
+caller hasn't applied yet: 0 means that it knows the newest view.
 CAP is how long a drain waits at most for a caller that never lets go.`,
 		Example: `  eider callers orders
   eider callers orders --json | jq -r '.callers[] | select(.behind > 0) | .id'`,
