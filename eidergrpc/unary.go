@@ -23,7 +23,9 @@ func (cl *client) unary(ctx context.Context, method string, req, reply any, cc *
 			c.end(nil)
 			return nil
 		}
-		if err == io.EOF { // gRPC's, of a write into a stream that had ended: the message never went out
+		// No interceptor of the user's is below this one, so this is gRPC's word, of a write into a stream that had ended:
+		// the message never went out.
+		if err == io.EOF {
 			err = status.Error(codes.Unavailable, saysUnwritten)
 		}
 		c.ended(err)
