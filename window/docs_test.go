@@ -18,8 +18,8 @@ func TestDocs(t *testing.T) {
 
 const preface = `# Presets: what a registry's window comes to
 
-Made from the code by ` + "`go test ./window -update`" + `; a test holds it to that. What the words mean, and how to use this, is in
-` + "`eider window --help`" + `. Every number follows from a setting that has its default from the named source, a file of the
+Made from the code by ` + "`go test ./window -update`" + `; a test holds it to that. What a window is, and how
+to use this: [window.md](window.md). Every number follows from a setting that has its default from the named source, a file of the
 product's own code or a page of its documentation; ` + "`--set eureka.client-cache=5s`" + ` replaces it. Terms run on clocks of their own, so
 that worst cases add up. A setting that is marked *given* is a fact about the fleet or the moment, or a constant: it can be set, to see what
 would be, but nobody tunes it.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -85,15 +86,20 @@ type ledger struct{ buys, costs, moves []string }
 
 // less enters a number of which less is better.
 func (l *ledger) less(what string, was, is float64) {
-	if line := fmt.Sprintf("%s %.3g → %.3g", what, was, is); is > was {
+	l.enter(is-was, fmt.Sprintf("%s %.3g → %.3g", what, was, is))
+}
+
+func (l *ledger) enter(more float64, line string) {
+	if more > 0 {
 		l.costs = append(l.costs, line)
-	} else if is < was {
+	} else if more < 0 {
 		l.buys = append(l.buys, line)
 	}
 }
 
 func (l *ledger) window(path string, was, is Window) {
-	l.less("mean "+path+" (s)", was.Terms.Mean().Seconds(), is.Terms.Mean().Seconds())
+	before, after := was.Terms.Mean(), is.Terms.Mean()
+	l.enter(float64(after-before), "mean "+path+" "+written(before)+" → "+written(after))
 	switch {
 	case was.Void == "" && is.Void != "":
 		l.costs = append(l.costs, path+" window void: "+is.Void)
@@ -104,7 +110,7 @@ func (l *ledger) window(path string, was, is Window) {
 		switch {
 		case slices.Contains(is.VoidWhen, when):
 		case len(is.VoidWhen) == len(was.VoidWhen):
-			l.moves = append(l.moves, path+" window void by "+when+" → "+is.VoidWhen[i])
+			l.moves = append(l.moves, path+" window void by "+moved(when, is.VoidWhen[i]))
 		default:
 			l.buys = append(l.buys, path+" window no longer void by "+when)
 		}
@@ -130,6 +136,23 @@ func (p Preset) note(s Setting, before, after Forecast) string {
 		note += "; a planned departure is pushed: nothing to buy"
 	}
 	return note
+}
+
+// written writes a mean in seconds, as long ones are easiest compared.
+func written(d time.Duration) string {
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return strconv.FormatFloat(d.Round(10*time.Millisecond).Seconds(), 'f', -1, 64) + "s"
+}
+
+// moved writes what is the same before and after once.
+func moved(was, is string) string {
+	what, _, ok := strings.Cut(was, ": ")
+	if rest, same := strings.CutPrefix(is, what+": "); ok && same {
+		is = rest
+	}
+	return was + " → " + is
 }
 
 func list(what []string) string {

@@ -32,7 +32,7 @@ func TestTradesOfEureka(t *testing.T) {
 	if poll.From != "30s" || poll.To != "15s" || poll.Planned != 15*s || poll.Crash != 15*s || poll.Load.ReadsPerSecond != 2*before.Load.ReadsPerSecond {
 		t.Errorf("a poll twice as often: %+v", poll)
 	}
-	if !strings.Contains(poll.Note, "reads/s 66.7 → 133") || !strings.Contains(poll.Note, "buys mean planned (s) 47.8 → 40.2") {
+	if !strings.Contains(poll.Note, "reads/s 66.7 → 133") || !strings.Contains(poll.Note, "buys mean planned 47.75s → 40.25s") {
 		t.Errorf("the note says neither what it buys nor what it costs: %s", poll.Note)
 	}
 	lease := trade(t, all, "lease")
@@ -51,7 +51,7 @@ func TestTradesOfEureka(t *testing.T) {
 	if off.To != "off" || !strings.Contains(off.Note, "crash window no longer void by self-preservation: more than 44 of 300 instances lost at once; costs a network that parts") {
 		t.Errorf("without self-preservation: %+v", off)
 	}
-	if note := trade(t, all, "renewal-percent").Note; !strings.Contains(note, "moves crash window void by self-preservation: more than 44 of 300") {
+	if note := trade(t, all, "renewal-percent").Note; !strings.Contains(note, "moves crash window void by self-preservation: more than 44 of 300 instances lost at once → more than 173 of 300 ") {
 		t.Errorf("a lower threshold: %s", note)
 	}
 }
