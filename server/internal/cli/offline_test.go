@@ -4,7 +4,34 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/eiderhq/eider"
 )
+
+// TestWindowOfAService is asked of the registry, with the errors of every question.
+func TestWindowOfAService(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.story("window-away.txt", "window --service orders")
+		defer w.serve()()
+		w.scene()
+		w.reg.SetTiming(eider.Timing{Service: "orders", Beat: 2 * time.Second, Lease: 20 * time.Second, SuspectAfter: 4500 * time.Millisecond, Evidence: 300 * time.Millisecond,
+			Reattach: time.Second, Batch: 5 * time.Millisecond, Cap: 8 * time.Second, Bound: 8 * time.Second})
+		w.story("window-service.txt", "window --service ORDERS", "window --service ordes", "window --service orders --preset eureka")
+		if _, out, _ := w.eider("__complete", "window", "--service", "o"); !strings.HasPrefix(out, "orders\n") {
+			t.Errorf("--service isn't completed: %s", out)
+		}
+		code, out, errs := w.eider("window", "--service", "orders", "--json")
+		var answer struct {
+			Service  string
+			Planned  struct{ Terms []struct{ Name string } }
+			Measured struct{ Drains int }
+		}
+		if err := json.Unmarshal([]byte(out), &answer); code != exitOK || err != nil || answer.Service != "orders" || len(answer.Planned.Terms) == 0 || answer.Measured.Drains == 0 {
+			t.Errorf("%d, %v, %+v: %s", code, err, answer, errs)
+		}
+	})
+}
 
 // TestWindowNeedsNoRegistry: there is none in this world; what is asked wrongly ends with 2, and JSON comes by either flag.
 func TestWindowNeedsNoRegistry(t *testing.T) {

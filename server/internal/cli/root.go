@@ -133,8 +133,7 @@ func (a *app) root() *cobra.Command {
 	for _, cmd := range []*cobra.Command{a.servicesCommand(), a.instancesCommand(), a.callersCommand(), a.drainsCommand(), a.eventsCommand(),
 		a.holdCommand(), a.releaseCommand()} {
 		cmd.GroupID = "ask"
-		a.proofFlags(cmd)
-		cmd.Flags().StringVar(&a.http, "http", "", "`ADDRESS` of the registry's HTTP port, host:port or URL (default $EIDER_HTTP, else 127.0.0.1:8761)")
+		a.addressFlags(cmd)
 		root.AddCommand(cmd)
 	}
 	for _, cmd := range []*cobra.Command{a.certsCommand(), a.tokensCommand()} {
@@ -157,6 +156,12 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.versionCommand())
 	typed(root)
 	return root
+}
+
+// addressFlags are those of a command that asks a registry.
+func (a *app) addressFlags(cmd *cobra.Command) {
+	a.proofFlags(cmd)
+	cmd.Flags().StringVar(&a.http, "http", "", "`ADDRESS` of the registry's HTTP port, host:port or URL (default $EIDER_HTTP, else 127.0.0.1:8761)")
 }
 
 // typed gives every error that a command returns an exit code; those without are the parser's own.

@@ -26,6 +26,7 @@ func (t *typed) Type() string { return t.kind }
 // windowFlags are those of the window command.
 type windowFlags struct {
 	preset, compare, svg     string
+	service                  string
 	both, planned, crash     []string // terms
 	set, whatIf              []string // name=value
 	callers, instances, lost typed
@@ -92,7 +93,7 @@ func (w *windowFlags) read(flags *pflag.FlagSet) (request, error) {
 	if len(named) == 0 && len(w.both)+len(w.planned)+len(w.crash) == 0 {
 		f.needs(flags, "--preset NAME or --term TERM, which it would change", "what-if")
 	}
-	if flags.Changed("rps") || flags.Changed("latency") || flags.Changed("pool") {
+	if littled(flags) {
 		r.pool = f.littles(flags, w)
 	}
 	return r, misuse(f...)
@@ -192,6 +193,11 @@ func (f *faults) needs(flags *pflag.FlagSet, what string, names ...string) {
 			f.add("--%s needs %s", name, what)
 		}
 	}
+}
+
+// littled tells whether Little's law is asked.
+func littled(flags *pflag.FlagSet) bool {
+	return flags.Changed("rps") || flags.Changed("latency") || flags.Changed("pool")
 }
 
 // littles reads what Little's law is asked about.

@@ -17,7 +17,7 @@ const (
 	pictureWidth = 960
 	margin       = 24
 	barsFrom     = 112 // behind "planned" and "crash"
-	barsTo       = 786 // before the figures
+	barsTo       = 768 // before the figures
 	barHeight    = 28
 	rowHeight    = 38
 	glyph        = 6.6 // how wide a letter of a bar is, about

@@ -11,15 +11,16 @@ import (
 	"github.com/eiderhq/eider/window"
 )
 
-// Window is the command that tells how long a departed instance is still called, and what to set.
-func Window(d Desk) *cobra.Command {
+// Window is the command that tells how long a departed instance is still called, and what to set. Without a way to ask
+// a registry it has no --service.
+func Window(d Desk, ask Live) *cobra.Command {
 	var w windowFlags
 	cmd := &cobra.Command{
 		Use:   "window",
 		Short: "Tell how long a departed instance is still called, and what to set",
 		Long: `Tell how long a departed instance is still called, and what to set: the pause before the listener may close,
-and the grace period around it. It needs no registry and asks none: a preset knows a system's defaults, each with its
-source, and the terms of a window add up.
+and the grace period around it. It needs no registry and asks none, but for --service: a preset knows a system's
+defaults, each with its source, and the terms of a window add up.
 
 PLANNED is an instance that says that it leaves, CRASH one that says nothing. MEAN and percentiles are over all
 moments at which an instance may leave and a caller may look. A bound is void when nothing bounds the window: the
@@ -46,6 +47,9 @@ A term is NAME=FORM, and FORM one of these:
 			return misuse(fmt.Errorf("`%s` takes no argument; is --preset %s meant?", cmd.CommandPath(), args[0]))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("service") {
+				return d.service(cmd.Context(), ask, &w, cmd.Flags())
+			}
 			r, err := w.read(cmd.Flags())
 			if err != nil {
 				return err
@@ -54,6 +58,10 @@ A term is NAME=FORM, and FORM one of these:
 		},
 	}
 	w.declare(cmd.Flags())
+	if ask != nil {
+		cmd.Flags().StringVar(&w.service, "service", "", "`SERVICE` of a registry: its windows as they are now, by its callers and settings, beside what its last departures took")
+		cmd.Example += "\n  eider window --service orders"
+	}
 	_ = cmd.RegisterFlagCompletionFunc("preset", presetNames) // it fails for an unknown flag only
 	_ = cmd.RegisterFlagCompletionFunc("compare", presetNames)
 	_ = cmd.RegisterFlagCompletionFunc("set", w.settingNames)

@@ -25,6 +25,7 @@ var update = flag.Bool("update", false, "write the golden files, docs/window.md'
 type place struct {
 	colour bool
 	width  int
+	live   Live
 }
 
 // run runs the window command as a person types it: words are parted by blanks, but within quotes.
@@ -42,7 +43,7 @@ func (at place) run(line string) (out string, err error) {
 	root := &cobra.Command{Use: "eider", SilenceErrors: true, SilenceUsage: true}
 	root.PersistentFlags().BoolVar(&asJSON, "json", false, "")
 	root.SetOut(io.Discard)
-	root.AddCommand(Window(Desk{Out: &text, JSON: func() bool { return asJSON }, Colour: func() bool { return at.colour }, Width: func() int { return at.width }}))
+	root.AddCommand(Window(Desk{Out: &text, JSON: func() bool { return asJSON }, Colour: func() bool { return at.colour }, Width: func() int { return at.width }}, at.live))
 	root.SetArgs(append([]string{"window"}, args...))
 	err = root.Execute()
 	return text.String(), err
