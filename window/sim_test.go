@@ -69,26 +69,26 @@ func simulate(causes []cause, bin time.Duration, n int, seed uint64) error {
 	if err := sum.Check(); err != nil {
 		return err
 	}
-	rounded := float64(2 * len(causes)) // a term is made of whole nanoseconds, a cause isn't
 	draws, mean := make([]float64, n), 0.0
 	for i := range draws {
 		for _, c := range causes {
 			draws[i] += c.draw(r)
 		}
 		mean += draws[i] / float64(n)
-		if draws[i] > float64(sum.Worst())+rounded || draws[i] < float64(sum.Best())-rounded {
+		whole := float64(len(causes)) // terms are whole nanoseconds, draws aren't
+		if draws[i] > float64(sum.Worst())*(1+1e-12)+whole || draws[i] < float64(sum.Best())*(1-1e-12)-whole {
 			return fmt.Errorf("%s took %v", sum, time.Duration(draws[i]))
 		}
 	}
 	slices.Sort(draws)
 	band := math.Sqrt(math.Log(2e9)/float64(2*n)) + 0.0005
 	// Hoeffding's bound for a mean of values in best..worst, as unlikely to be missed.
-	if off := math.Abs(mean - float64(sum.Mean())); off > float64(sum.Worst()-sum.Best())*band+rounded {
+	if off := math.Abs(mean - float64(sum.Mean())); off > float64(sum.Worst()-sum.Best())*band+1 {
 		return fmt.Errorf("%s: the mean is %v, simulated %v", sum, sum.Mean(), time.Duration(mean))
 	}
 	spread := sum.Spread(bin)
 	for _, p := range []float64{0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999} {
-		q, off := float64(spread.Quantile(p)), float64(spread.Bin())+rounded
+		q, off := float64(spread.Quantile(p)), float64(spread.Bin())+1
 		notAbove, _ := slices.BinarySearch(draws, math.Nextafter(q+off, math.Inf(1)))
 		below, _ := slices.BinarySearch(draws, q-off)
 		if share := float64(notAbove) / float64(n); share < p-band {

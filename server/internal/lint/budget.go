@@ -48,9 +48,9 @@ var deadlines = []knob{
 
 // deadlineOf is how long the program finishes what it has in flight, as far as the manifest says.
 func (l *workload) deadlineOf(c *container) (window.Term, bool) {
-	if n := l.annotation("eider.dev/shutdown-deadline"); n.ok() {
+	if n := l.annotation("eider.dev/shutdown-deadline"); n.ok() && c == l.main {
 		if d, ok := duration(n.text(), time.Second); ok {
-			return window.Fixed("the program's shutdown deadline", d, l.at("eider.dev/shutdown-deadline", n.line())), true
+			return window.Fixed("the program's shutdown deadline", d, l.noted("eider.dev/shutdown-deadline", n)), true
 		}
 	}
 	if c.settings.get("server.shutdown").value == "immediate" {
@@ -59,26 +59,34 @@ func (l *workload) deadlineOf(c *container) (window.Term, bool) {
 	for _, k := range deadlines {
 		s := c.settings.get(k.name)
 		if d, ok := s.duration(k.unit); ok {
-			return window.Fixed("the program's shutdown deadline", d, l.at(s.name, s.line)), true
+			return window.Fixed("the program's shutdown deadline", d, l.at(s)), true
 		}
 	}
 	if s := c.settings[0].ending("gracetimeout"); s.ok() && !s.is("requestacceptgracetimeout") { // Traefik
 		if d, ok := s.duration(time.Second); ok {
-			return window.Fixed("the program's shutdown deadline", d, l.at(s.name, s.line)), true
+			return window.Fixed("the program's shutdown deadline", d, l.at(s)), true
 		}
 	}
 	if s := c.settings.get("server.shutdown"); s.value == "graceful" {
-		return window.Fixed("Spring's shutdown phase", 30*time.Second, "its default, as "+l.at(s.name, s.line)+" is graceful"), true
+		return window.Fixed("Spring's shutdown phase", 30*time.Second, "its default, as "+l.at(s)+" is graceful"), true
 	}
 	return window.Term{}, false
 }
 
-// at names a setting with its line, so that one finds it.
-func (l *workload) at(name string, line int) string {
-	if line == 0 {
-		return name
+// at names a setting with its line, and its file if it is another, so that one finds it.
+func (l *workload) at(s setting) string {
+	switch {
+	case s.line == 0:
+		return s.name
+	case s.file != l.file.name:
+		return fmt.Sprintf("%s, %s:%d", s.name, s.file, s.line)
 	}
-	return fmt.Sprintf("%s, line %d", name, line)
+	return fmt.Sprintf("%s, line %d", s.name, s.line)
+}
+
+// noted names an annotation of the workload.
+func (l *workload) noted(name string, n node) string {
+	return l.at(setting{name: name, file: l.file.name, line: n.line()})
 }
 
 // budget is what a container needs between the beginning of the pod's end and its kill.
@@ -93,7 +101,7 @@ func (l *workload) budget(c *container) window.Sum {
 		if !ok {
 			return append(sum, window.Fixed("Eider's grace", 30*time.Second, "EIDER_GRACE's default"))
 		}
-		return append(sum, window.Fixed("Eider's grace", d, l.at("EIDER_GRACE", s.line)))
+		return append(sum, window.Fixed("Eider's grace", d, l.at(s)))
 	}
 	if d, ok := l.deadlineOf(c); ok {
 		sum = append(sum, d)

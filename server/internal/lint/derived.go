@@ -1,6 +1,8 @@
 package lint
 
 import (
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/eiderhq/eider/window"
@@ -10,7 +12,7 @@ import (
 func (l *workload) windowOf() window.Sum {
 	if n := l.annotation("eider.dev/window"); n.ok() {
 		if d, ok := duration(n.text(), time.Second); ok {
-			return window.Sum{window.Fixed("window", d, l.at("eider.dev/window", n.line()))}
+			return window.Sum{window.Fixed("window", d, l.noted("eider.dev/window", n))}
 		}
 	}
 	if l.world.options.Window > 0 {
@@ -20,18 +22,46 @@ func (l *workload) windowOf() window.Sum {
 }
 
 // kubernetes is the way of an endpoint out of every node's rules.
-func kubernetes() window.Sum {
-	return window.Sum{
-		{Name: "EndpointSlice update", Max: time.Second, Source: "the controller's batching"},
-		{Name: "kube-proxy's sync", Max: time.Second, Source: "minSyncPeriod 1s"},
+func kubernetes() window.Sum { return planned("kubernetes", nil) }
+
+// planned is a preset's window for an instance that says that it leaves, without the terms that take no time.
+func planned(name string, set map[string]string) (sum window.Sum) {
+	preset, err := window.Lookup(name)
+	if err != nil {
+		return nil // TestPresets
 	}
+	forecast, err := preset.Derive(set, window.Fleet{})
+	if err != nil {
+		return nil // a setting that a program wouldn't take either
+	}
+	for _, t := range forecast.Planned.Terms {
+		if t.Max > 0 {
+			t.Source = "" // a default, which the preset's docs explain
+			sum = append(sum, t)
+		}
+	}
+	return sum
 }
-
-// eureka is the window of callers that find this workload by Eureka, nil if none do.
-func (l *workload) eureka() window.Sum { return nil }
-
-// registers tells whether the pods enter a registry, so that they are called without a Service.
-func (l *workload) registers() bool { return false }
 
 // advised is the pause for a window: as long as it and a margin, and at least 5 s, which lost nothing on a real node.
 func advised(w window.Sum) time.Duration { return max(w.Worst()+margin, 5*time.Second) }
+
+// tell writes a sum with its parts: "27s = preStop sleep 5s + the program's shutdown deadline 20s (SHUTDOWN_TIMEOUT, line 20) + margin 2s".
+func tell(sum window.Sum) string {
+	parts := make([]string, len(sum))
+	for i, t := range sum {
+		parts[i] = tellTerm(t)
+	}
+	return seconds(sum.Worst()) + " = " + strings.Join(parts, " + ")
+}
+
+func tellTerm(t window.Term) string {
+	text := t.Name + " " + seconds(t.Max)
+	if t.Source != "" {
+		text += " (" + t.Source + ")"
+	}
+	return text
+}
+
+// seconds writes a duration as manifests have it.
+func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s" }

@@ -17,7 +17,8 @@ const (
 
 var (
 	// bare are words of names and tags of images that have nothing but the program.
-	bare = regexp.MustCompile(`(?:^|[/:._-])(?:distroless|scratch|static|chiseled|chainguard|nonroot|tiny)(?:$|[/:._@-])`)
+	bare      = regexp.MustCompile(`(?:^|[/:._-])(?:distroless|scratch|static|chiseled|chainguard|nonroot|tiny)(?:$|[/:._@-])`)
+	debugging = regexp.MustCompile(`[:-](?:debug|dev)\b`)
 	// furnished are those of images that are built on a distribution.
 	furnished = regexp.MustCompile(`(?:^|[/:._-])(?:alpine[\d.]*|debian|ubuntu|busybox|slim|bookworm|bullseye|buster|trixie|jammy|noble|focal|ubi\d*|amazonlinux|al2|al2023|centos|fedora|rockylinux|photon|debug|dev|bitnami|bitnamilegacy)(?:$|[/:._@-])`)
 )
@@ -42,7 +43,7 @@ func shellOf(c *container) userland {
 		return having
 	case probedByShell(c):
 		return having
-	case bare.MatchString(name) && !regexp.MustCompile(`[:-](?:debug|dev)\b`).MatchString(name):
+	case bare.MatchString(name) && !debugging.MatchString(name):
 		return lacking
 	case furnished.MatchString(name) || slices.Contains(official, plain):
 		return having

@@ -83,7 +83,7 @@ func Check(sources []Source, o Options) Report {
 		excused, bad := load.excuses()
 		faulty = append(faulty, bad...)
 		for _, f := range w.hold(load) {
-			if excused[f.Rule] {
+			if excused[exempt{load.title(), f.Rule}] || excused[exempt{f.Object, f.Rule}] {
 				ignored++
 				continue
 			}

@@ -41,6 +41,10 @@ var ownPauses = []knob{
 	{"kc.shutdown.delay", time.Second},
 	{"quarkus.shutdown.delay", time.Second},
 	{"shutdown-grace-period", time.Second}, // ingress-nginx: sleeps before it stops nginx
+	{"min-sigterm-delay", time.Second},     // cloud-sql-proxy
+	{"CSQL_PROXY_MIN_SIGTERM_DELAY", time.Second},
+	{"term_timeout", time.Second},                       // cloud_sql_proxy 1
+	{"TERMINATION_DRAIN_DURATION_SECONDS", time.Second}, // istio-proxy
 	{"SHUTDOWN_DELAY", time.Second},
 	{"SHUTDOWN_DELAY_SECONDS", time.Second},
 	{"PRE_STOP_DELAY_SECONDS", time.Second},
@@ -51,7 +55,7 @@ var ownPauses = []knob{
 // pauseOf finds a container's pause: its hook's, with that of the program itself after it.
 func (l *workload) pauseOf(c *container) pause {
 	p := l.hookOf(c)
-	if declared := l.annotation("eider.dev/pause"); declared.ok() {
+	if declared := l.annotation("eider.dev/pause"); declared.ok() && c == l.main {
 		d, ok := duration(declared.text(), time.Second)
 		if !ok {
 			return p
@@ -75,10 +79,20 @@ func (l *workload) pauseOf(c *container) pause {
 
 // ownPause is what a program does by itself.
 func (l *workload) ownPause(c *container) pause {
-	if a := l.annotation("eider.dev/pauses"); a.text() == "self" {
+	if a := l.annotation("eider.dev/pauses"); a.text() == "self" && c == l.main {
 		return pause{kind: pauseSelf, what: "eider.dev/pauses", line: a.line()}
 	}
 	if s := c.settings.get("EIDER_ADDR", "EIDER_GRACE", "EIDER_TOKEN_FILE"); s.ok() {
+		return pause{kind: pauseSelf, what: s.name, line: s.line}
+	}
+	if a := l.annotation("config.alpha.linkerd.io/proxy-wait-before-exit-seconds"); a.ok() && program(c.name) == "linkerd-proxy" {
+		d, ok := duration(a.text(), time.Second)
+		return pause{kind: pauseSelf, length: d, known: ok, what: "proxy-wait-before-exit-seconds", line: a.line()}
+	}
+	if p := l.lameDuck(); p.known && c == l.main {
+		return p
+	}
+	if s := c.settings.get("EXIT_ON_ZERO_ACTIVE_CONNECTIONS"); strings.EqualFold(s.value, "true") { // istio-proxy
 		return pause{kind: pauseSelf, what: s.name, line: s.line}
 	}
 	for _, k := range ownPauses {
@@ -90,6 +104,18 @@ func (l *workload) ownPause(c *container) pause {
 	if s := c.settings[0].ending("requestacceptgracetimeout"); s.ok() { // Traefik: one for each entry point
 		d, ok := s.duration(time.Second)
 		return pause{kind: pauseSelf, length: d, known: ok, what: s.name, line: s.line}
+	}
+	return pause{}
+}
+
+// lameDuck is CoreDNS' own pause, which stands in its Corefile.
+func (l *workload) lameDuck() pause {
+	for _, m := range l.mounted() {
+		corefile := m.get("data", "Corefile")
+		if found := lameducks.FindStringSubmatch(corefile.text()); found != nil {
+			d, ok := duration(found[1], time.Second)
+			return pause{kind: pauseSelf, length: d, known: ok, what: "lameduck in Corefile"}
+		}
 	}
 	return pause{}
 }
@@ -115,10 +141,11 @@ func (l *workload) hookOf(c *container) pause {
 }
 
 var (
-	shells = []string{"sh", "bash", "ash", "dash", "zsh"}
-	sleeps = regexp.MustCompile(`(?:^|[\s;&|(/])sleep\s+"?(?:\$\{[A-Za-z_]+:-)?(\d+(?:\.\d+)?)([smh]?)\b`)
-	stops  = regexp.MustCompile(`(?:^|[\s;&|(/])(?:kill|killall|pkill)\s|-s\s+(?:quit|stop|QUIT|TERM)\b|graceful-stop|\bshutdown\b|\bstop\b`)
-	loops  = regexp.MustCompile(`(?:^|[\s;&|])(?:while|until|for)\s`)
+	shells    = []string{"sh", "bash", "ash", "dash", "zsh"}
+	sleeps    = regexp.MustCompile(`(?:^|[\s;&|(/])sleep\s+"?(?:\$\{[A-Za-z_]+:-)?(\d+(?:\.\d+)?)([smh]?)\b`)
+	stops     = regexp.MustCompile(`(?:^|[\s;&|(/])(?:kill|killall|pkill)\s|\s-s\s+(?:quit|stop|QUIT|TERM)\b|\s(?:shutdown|stop|graceful-stop)(?:[\s;&|)]|$)`)
+	lameducks = regexp.MustCompile(`(?m)^\s*lameduck\s+(\S+)`)
+	loops     = regexp.MustCompile(`(?:^|[\s;&|])(?:while|until|for)\s`)
 )
 
 // readExec reads what an exec hook does: it sleeps, and only what it sleeps before it stops the program is a pause.

@@ -109,15 +109,17 @@ func TestTooLong(t *testing.T) {
 // TestDeep: neither parser falls into a stranger's pit.
 func TestDeep(t *testing.T) {
 	for name, text := range map[string]string{
-		"json":      strings.Repeat(`{"a":`, 50_000),
-		"json list": `{"a":` + strings.Repeat(`[`, 50_000),
-		"flow":      strings.Repeat("[", 50_000),
-		"dashes":    strings.Repeat("- ", 20_000),
-		"question":  strings.Repeat("? ", 20_000),
+		"json":       strings.Repeat(`{"a":`, 50_000),
+		"json whole": strings.Repeat(`{"a":`, 20_000) + "1" + strings.Repeat("}", 20_000),
+		"json list":  `{"a":` + strings.Repeat(`[`, 50_000),
+		"flow":       strings.Repeat("[", 50_000),
+		"dashes":     strings.Repeat("- ", 20_000),
+		"question":   strings.Repeat("? ", 20_000),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if r := Check([]Source{{"x", []byte(text)}}, Options{}); len(r.Faults) == 0 {
-				t.Error("it was read")
+			r := Check([]Source{{"x", []byte(text)}}, Options{})
+			if len(r.Faults) != 1 || !strings.Contains(r.Faults[0].Message, "isn't YAML") {
+				t.Errorf("it was read: %v", r.Faults)
 			}
 		})
 	}

@@ -32,7 +32,7 @@ containers:
 				if room.Short() == 0 {
 					continue
 				}
-				found = append(found, l.here(line, fmt.Sprintf("container %s needs %s, but is killed after %s (%s)", c.name, need, grace.Max, grace.Source),
+				found = append(found, l.here(line, fmt.Sprintf("container %s needs %s, but is killed after %s (%s)", c.name, tell(need), seconds(grace.Max), grace.Source),
 					fmt.Sprintf("terminationGracePeriodSeconds: %d", wholeSeconds(need.Worst())))...)
 			}
 			return found
@@ -61,7 +61,7 @@ eider.dev/pauses: self.`,
 			if l.pauseOf(l.main).kind != pauseNone || !l.elsewhere() {
 				return nil
 			}
-			found := l.here(l.main.line(), fmt.Sprintf("container %s has no pause: it stops serving while callers still call it, for up to %s", l.main.name, l.windowOf()),
+			found := l.here(l.main.line(), fmt.Sprintf("container %s has no pause: it stops serving while callers still call it, for up to %s", l.main.name, tell(l.windowOf())),
 				l.pausing(l.main, advised(l.windowOf())))
 			if l.kind == "StatefulSet" {
 				found[0].Severity = Warning // its clients often know one pod by name, and have connections of their own
@@ -173,7 +173,7 @@ spec:
 			if p.kind == pauseNone || !p.known || p.fails(l.main) || p.stopsAtOnce() || p.length >= w.Worst() || !l.elsewhere() {
 				return nil
 			}
-			return l.here(p.line, fmt.Sprintf("container %s pauses for %s (%s), but callers may call it for %s", l.main.name, p.length, p.what, w),
+			return l.here(p.line, fmt.Sprintf("container %s pauses for %s (%s), but callers may call it for %s", l.main.name, seconds(p.length), p.what, tell(w)),
 				l.pausing(l.main, advised(w)))
 		},
 	}

@@ -18,7 +18,12 @@ type Rule struct {
 
 // Rules are all, by id. A rule's id stays its own for ever.
 func Rules() []Rule {
-	return []Rule{badExcuse(), graceBudget(), noPause(), hookNeedsShell(), pauseTooShort()}
+	return []Rule{
+		badExcuse(), graceBudget(), noPause(), hookNeedsShell(), pauseTooShort(),
+		noReadiness(), lateReadiness(), allAtOnce(), sidecarLeavesFirst(),
+		loadBalancerDelay(), localTraffic(), notReadyPublished(), eurekaInterval(),
+		shellSwallowsSignal(), hookStops(), immediateShutdown(), targetsNotAwaited(),
+	}
 }
 
 // Find returns the rule of an id, in either case.

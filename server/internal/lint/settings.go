@@ -2,8 +2,8 @@ package lint
 
 import (
 	"encoding/json"
-	"fmt"
 	"path"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -15,6 +15,7 @@ import (
 type setting struct {
 	value string
 	name  string // as it is written there: "SPRING_LIFECYCLE_TIMEOUT_PER_SHUTDOWN_PHASE"
+	file  string
 	line  int
 }
 
@@ -39,8 +40,9 @@ func key(name string) string {
 // get returns the first of some names that is set, at the strongest place.
 func (l layers) get(names ...string) setting {
 	for _, name := range names {
+		name = key(name)
 		for _, s := range l {
-			if found, ok := s[key(name)]; ok {
+			if found, ok := s[name]; ok {
 				return found
 			}
 		}
@@ -91,7 +93,10 @@ func (l *workload) settingsOf(c *container) layers {
 		inline.readYAML([]byte(v.value), v.line, v.line)
 	}
 	arguments := settings{}
-	arguments.readWords("--", words, line)
+	arguments.readWords("-", words, line)
+	for _, own := range []settings{environment, defined, inline, arguments} {
+		own.stand(l.file)
+	}
 	return append(layers{arguments, inline, defined}, ranked...)
 }
 
@@ -103,6 +108,14 @@ func (o *object) value(key string) node {
 	return o.get("data", key)
 }
 
+// stand says which file the settings stand in.
+func (s settings) stand(f *file) {
+	for k, v := range s {
+		v.file = f.name
+		s[k] = v
+	}
+}
+
 // variables are the data of a ConfigMap as an environment.
 func (o *object) variables() settings {
 	if o.asVariables == nil {
@@ -110,6 +123,7 @@ func (o *object) variables() settings {
 		for name, value := range o.get("data").pairs() {
 			o.asVariables.put(name, value.text(), value.line())
 		}
+		o.asVariables.stand(o.file)
 	}
 	return o.asVariables
 }
@@ -121,18 +135,18 @@ func (o *object) configuration() settings {
 		for name, value := range o.get("data").pairs() {
 			o.asFiles.readFile(name, value)
 		}
+		o.asFiles.stand(o.file)
 	}
 	return o.asFiles
 }
 
-// readWords takes -Dname=value or --name=value.
+// readWords takes -Dname=value, --name=value, --name value.
 func (s settings) readWords(prefix string, words []string, line int) {
 	for i, word := range words {
-		word, ok := strings.CutPrefix(word, prefix)
-		if !ok {
+		if !strings.HasPrefix(word, prefix) {
 			continue
 		}
-		name, value, ok := strings.Cut(word, "=")
+		name, value, ok := strings.Cut(strings.TrimPrefix(word, "-D"), "=")
 		if !ok && i+1 < len(words) && !strings.HasPrefix(words[i+1], "-") {
 			value = words[i+1] // --timeout 30
 		}
@@ -223,8 +237,7 @@ func duration(text string, unit time.Duration) (time.Duration, bool) {
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 && d < most && text != "0" {
 		return d, true
 	}
-	var f float64
-	if n, err := fmt.Sscanf(text+"!", "%f!", &f); n == 1 && err == nil && f >= 0 && f < most.Seconds()*float64(time.Second/unit) {
+	if f, err := strconv.ParseFloat(text, 64); err == nil && f >= 0 && f < float64(most/unit) {
 		return time.Duration(f * float64(unit)), true
 	}
 	return 0, false

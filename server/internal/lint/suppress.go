@@ -57,24 +57,30 @@ func complaint(file string, line int, object, message string) Finding {
 	return Finding{Rule: r.ID, Severity: r.Severity, File: file, Line: line, Object: object, Message: message}
 }
 
-// excuses are those of a workload's annotation eider.dev/lint-ignore, and what is wrong with them.
-func (l *workload) excuses() (rules map[string]bool, faulty []Finding) {
-	n := l.annotation("eider.dev/lint-ignore")
-	if !n.ok() {
-		return nil, nil
+// exempt is a rule for one object.
+type exempt struct{ object, rule string }
+
+// excuses are those of the annotation eider.dev/lint-ignore, of a workload or what stands before it, and what is wrong
+// with them.
+func (l *workload) excuses() (rules map[exempt]bool, faulty []Finding) {
+	rules = map[exempt]bool{}
+	read := func(o *object, n node) {
+		for part := range strings.SplitSeq(n.text(), ";") {
+			if strings.TrimSpace(part) == "" {
+				continue
+			}
+			excuses, fault := readExcuses(strings.Replace(part, ":", " ", 1))
+			if fault != "" {
+				faulty = append(faulty, complaint(o.file.name, n.line(), o.title(), "eider.dev/lint-ignore "+fault))
+			}
+			for _, e := range excuses {
+				rules[exempt{o.title(), e.rule}] = true
+			}
+		}
 	}
-	rules = map[string]bool{}
-	for part := range strings.SplitSeq(n.text(), ";") {
-		if strings.TrimSpace(part) == "" {
-			continue
-		}
-		excuses, fault := readExcuses(strings.Replace(part, ":", " ", 1))
-		if fault != "" {
-			faulty = append(faulty, complaint(l.file.name, n.line(), l.title(), "eider.dev/lint-ignore "+fault))
-		}
-		for _, e := range excuses {
-			rules[e.rule] = true
-		}
+	read(l.object, l.annotation("eider.dev/lint-ignore"))
+	for _, o := range append(l.ingresses(), l.services...) {
+		read(o, o.annotation("eider.dev/lint-ignore"))
 	}
 	return rules, faulty
 }
@@ -82,7 +88,7 @@ func (l *workload) excuses() (rules map[string]bool, faulty []Finding) {
 // readExcuses reads "E003,E004 our base image has busybox".
 func readExcuses(text string) (excuses []excuse, fault string) {
 	ids, reason := strings.TrimSpace(text), ""
-	if m := regexp.MustCompile(`^([A-Za-z0-9-]+(?:\s*,\s*[A-Za-z0-9-]+)*)(?:\s+|$)(.*)$`).FindStringSubmatch(ids); m != nil {
+	if m := reasoned.FindStringSubmatch(ids); m != nil {
 		ids, reason = m[1], strings.TrimSpace(m[2])
 	}
 	for id := range strings.SplitSeq(ids, ",") {
@@ -107,6 +113,7 @@ type comment struct {
 
 var (
 	ignoring = regexp.MustCompile(`(?:^|\s)#\s*eider-lint:\s*ignore\b:?(.*)$`)
+	reasoned = regexp.MustCompile(`^([A-Za-z0-9-]+(?:\s*,\s*[A-Za-z0-9-]+)*)(?:\s+|$)(.*)$`)
 	block    = regexp.MustCompile(`(?:^|[\s:-])[|>][-+0-9]{0,2}\s*(?:#.*)?$`)
 )
 

@@ -16,6 +16,7 @@ type world struct {
 	named     map[place]*object
 	selectors map[label][]*object // Services by the first label of their selector
 	scalers   map[place]*object   // by what they scale
+	behind    map[place][]*object // by the Service: Ingresses and policies that name it
 }
 
 // place is what an object's name is unique in.
@@ -74,7 +75,7 @@ func (w *world) join() {
 }
 
 func (w *world) index() {
-	w.named, w.scalers, w.selectors = map[place]*object{}, map[place]*object{}, map[label][]*object{}
+	w.named, w.scalers, w.selectors, w.behind = map[place]*object{}, map[place]*object{}, map[label][]*object{}, map[place][]*object{}
 	for _, o := range w.objects {
 		w.named[place{o.kind, o.namespace, o.name}] = o
 		switch o.kind {
@@ -84,11 +85,35 @@ func (w *world) index() {
 				w.selectors[at] = append(w.selectors[at], o)
 				break
 			}
+		case "Ingress":
+			for _, name := range o.backends() {
+				at := place{"Service", o.namespace, name}
+				w.behind[at] = append(w.behind[at], o)
+			}
+		case "GCPBackendPolicy":
+			at := place{"Service", o.namespace, o.get("spec", "targetRef", "name").text()}
+			w.behind[at] = append(w.behind[at], o)
 		case "HorizontalPodAutoscaler":
 			target := o.get("spec", "scaleTargetRef")
 			w.scalers[place{target.get("kind").text(), o.namespace, target.get("name").text()}] = o
 		}
 	}
+}
+
+// backends are the Services that an Ingress leads to.
+func (o *object) backends() (names []string) {
+	add := func(backend node) {
+		if name := backend.get("service", "name").text(); name != "" && !slices.Contains(names, name) && len(names) < maxServices {
+			names = append(names, name)
+		}
+	}
+	add(o.get("spec", "defaultBackend"))
+	for rule := range o.get("spec", "rules").each() {
+		for path := range rule.get("http", "paths").each() {
+			add(path.get("backend"))
+		}
+	}
+	return names
 }
 
 // newWorkload is nil for what makes no pods that stay: jobs end by themselves, a ReplicaSet is its Deployment's.

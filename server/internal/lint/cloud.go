@@ -1,0 +1,144 @@
+package lint
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/eiderhq/eider/window"
+)
+
+// draining is how long a load balancer lets requests to a pod that leaves run on, and where that is set.
+type draining struct {
+	object *object
+	what   string
+	delay  time.Duration
+	line   int
+}
+
+const (
+	awsService  = "service.beta.kubernetes.io/aws-load-balancer-"
+	albIngress  = "alb.ingress.kubernetes.io/"
+	gkeBackends = "cloud.google.com/backend-config"
+)
+
+// ingresses are those that lead to a workload's Services.
+func (l *workload) ingresses() (out []*object) {
+	for _, s := range l.services {
+		for _, in := range l.world.behind[place{"Service", s.namespace, s.name}] {
+			if in.kind == "Ingress" && !slices.Contains(out, in) {
+				out = append(out, in)
+			}
+		}
+	}
+	return out
+}
+
+// drainings are those that the manifests set, of AWS' and of Google's load balancers.
+func (l *workload) drainings() (out []draining) {
+	for _, o := range append(l.ingresses(), l.services...) {
+		for _, key := range []string{awsService + "target-group-attributes", albIngress + "target-group-attributes"} {
+			n := o.annotation(key)
+			for part := range strings.SplitSeq(n.text(), ",") {
+				name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+				if name != "deregistration_delay.timeout_seconds" {
+					continue
+				}
+				if d, ok := duration(value, time.Second); ok {
+					out = append(out, draining{o, name, d, n.line()})
+				}
+			}
+		}
+		if n := o.annotation(awsService + "connection-draining-timeout"); o.annotation(awsService + "connection-draining-enabled").yes() {
+			if d, ok := duration(n.text(), time.Second); ok {
+				out = append(out, draining{o, "connection-draining-timeout", d, n.line()})
+			}
+		}
+	}
+	return append(out, l.googles()...)
+}
+
+// googles are of BackendConfigs that a Service names, and of policies that name a Service. Google drains nothing unless
+// told to.
+func (l *workload) googles() (out []draining) {
+	add := func(o *object, n node) {
+		seconds, _ := n.get("connectionDraining", "drainingTimeoutSec").whole()
+		line := n.get("connectionDraining", "drainingTimeoutSec").line()
+		if line == 0 {
+			line = o.keyLine("spec")
+		}
+		out = append(out, draining{o, "drainingTimeoutSec", time.Duration(min(max(seconds, 0), 1_000_000)) * time.Second, line})
+	}
+	for _, s := range l.services {
+		for _, name := range backendConfigs(s.annotation(gkeBackends).text()) {
+			if o := l.world.named[place{"BackendConfig", s.namespace, name}]; o != nil {
+				add(o, o.get("spec"))
+			}
+		}
+		for _, o := range l.world.behind[place{"Service", s.namespace, s.name}] {
+			if o.kind == "GCPBackendPolicy" {
+				add(o, o.get("spec", "default"))
+			}
+		}
+	}
+	return out
+}
+
+// backendConfigs reads {"default": "a", "ports": {"http": "b"}}.
+func backendConfigs(text string) (names []string) {
+	var all struct {
+		Default string
+		Ports   map[string]string
+	}
+	if json.Unmarshal([]byte(text), &all) != nil {
+		return nil
+	}
+	for _, name := range append(slices.Sorted(maps.Values(all.Ports)), all.Default) {
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// direct is what has a load balancer send to pods by their own addresses, past kube-proxy: it learns of a pod's end from
+// a controller that calls the cloud, and of a new pod the same way.
+func (l *workload) direct() (o *object, line int) {
+	for _, in := range l.ingresses() {
+		if n := in.annotation(albIngress + "target-type"); n.text() == "ip" {
+			return in, n.line()
+		}
+	}
+	for _, s := range l.services {
+		if n := s.annotation(awsService + "nlb-target-type"); n.text() == "ip" {
+			return s, n.line()
+		}
+		if n := s.annotation(awsService + "type"); n.text() == "nlb-ip" {
+			return s, n.line()
+		}
+	}
+	return nil, 0
+}
+
+// localCheck is how long a load balancer may go on sending to a node whose last pod has begun to leave: its health check
+// of the node has to fail first.
+func localCheck(s *object) window.Term {
+	interval, threshold, source := 8, 3, "8 s and 3 failures, as Google's in cloud-provider-gcp"
+	if n := s.annotation(awsService + "healthcheck-interval"); n.ok() || s.annotation(awsService+"type").ok() || s.annotation(awsService+"scheme").ok() {
+		interval, source = number(n, 10), "10 s and 3 failures, unless its annotations say otherwise"
+		threshold = number(s.annotation(awsService+"healthcheck-unhealthy-threshold"), 3)
+	}
+	return window.Term{Name: "the load balancer's health check of the node", Max: time.Duration(interval*threshold) * time.Second, Source: source}
+}
+
+// anchored are the Services that send only to pods of the node that was asked.
+func (l *workload) anchored() (out []*object) {
+	for _, s := range l.services {
+		if kind := s.get("spec", "type").text(); s.get("spec", "externalTrafficPolicy").text() == "Local" && kind == "LoadBalancer" {
+			out = append(out, s)
+		}
+	}
+	return out
+}

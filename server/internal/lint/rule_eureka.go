@@ -1,0 +1,94 @@
+package lint
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/eiderhq/eider/window"
+)
+
+func eurekaInterval() Rule {
+	return Rule{
+		ID: "E012", Name: "eureka-interval", Severity: Error,
+		Title: "callers by Eureka learn of a departure later than the grace period lasts",
+		Why: `A caller by Eureka fetches its list every registryFetchIntervalSeconds (30 s), from a server that answers from a cache
+(30 s), and Spring's load balancer keeps a list of its own (35 s): 95.5 s at the worst, even though the instance says that
+it leaves. A grace period that doesn't hold that leaves no room for a pause that would help. Either the grace period
+grows, or the callers' intervals shrink, in every caller; eider window --preset eureka tells what that costs.`,
+		Example: `terminationGracePeriodSeconds: 30
+containers:
+- name: orders
+  env:
+  - {name: EUREKA_CLIENT_SERVICEURL_DEFAULTZONE, value: "http://eureka:8761/eureka/"}`,
+		Patch: `env:  # of every caller; and of the server: eureka.server.response-cache-update-interval-ms: 3000
+- {name: EUREKA_CLIENT_REGISTRY_FETCH_INTERVAL_SECONDS, value: "5"}
+- {name: SPRING_CLOUD_LOADBALANCER_CACHE_TTL, value: 2s}`,
+		Source: "https://github.com/eiderhq/eider/blob/main/docs/window.md",
+		check: func(_ *world, l *workload) []Finding {
+			w := l.eureka()
+			if w == nil || l.declared() || l.ownPause(l.main).kind == pauseSelf {
+				return nil
+			}
+			if p := l.pauseOf(l.main); p.known && p.length >= w.Worst() {
+				return nil // it was thought of; whether the grace period holds it is E001's
+			}
+			need := append(window.Sum{}, w...)
+			if d, ok := l.deadlineOf(l.main); ok {
+				need = append(need, d)
+			}
+			need = append(need, window.Fixed("margin", margin, ""))
+			grace, line := l.grace()
+			if need.Worst() <= grace.Max {
+				return nil
+			}
+			return l.here(line, fmt.Sprintf("a pause until callers by Eureka have heard of it takes %s, but the pod is killed after %s (%s)", tell(need), seconds(grace.Max), grace.Source),
+				l.pausing(l.main, advised(w))+"  # or shorter intervals in every caller")
+		},
+	}
+}
+
+// registers tells whether the pods enter Eureka, so that they are called without a Service.
+func (l *workload) registers() bool {
+	for _, c := range l.containers {
+		if s := c.settings.get("eureka.client.register-with-eureka", "eureka.client.enabled"); strings.EqualFold(s.value, "false") {
+			continue
+		}
+		if c.settings.get("eureka.client.service-url.defaultZone", "eureka.client.register-with-eureka", "eureka.client.enabled",
+			"eureka.client.registry-fetch-interval-seconds", "eureka.instance.prefer-ip-address", "eureka.instance.hostname", "eureka.instance.instance-id",
+			"eureka.instance.lease-renewal-interval-in-seconds").ok() {
+			return true
+		}
+	}
+	return false
+}
+
+// eureka is the window of callers that find this workload by Eureka, nil if none do. Its own settings stand for theirs:
+// mostly one fleet has one configuration.
+func (l *workload) eureka() window.Sum {
+	if !l.registers() {
+		return nil
+	}
+	set, said := map[string]string{}, map[string]string{}
+	note := func(term, name string, s setting, d time.Duration) {
+		set[name], said[term] = d.String(), l.at(s)
+	}
+	fetch := l.main.settings.get("eureka.client.registry-fetch-interval-seconds")
+	if d, ok := fetch.duration(time.Second); ok && d > 0 {
+		note("client cache", "client-cache", fetch, d)
+	}
+	ttl, enabled := l.main.settings.get("spring.cloud.loadbalancer.cache.ttl"), l.main.settings.get("spring.cloud.loadbalancer.cache.enabled")
+	if d, ok := ttl.duration(time.Second); ok {
+		note("load-balancer cache", "load-balancer-cache", ttl, d)
+	}
+	if strings.EqualFold(enabled.value, "false") {
+		note("load-balancer cache", "load-balancer-cache", enabled, 0)
+	}
+	sum := planned("eureka", set)
+	for i, t := range sum {
+		if where, ok := said[t.Name]; ok {
+			sum[i].Source = where
+		}
+	}
+	return sum
+}
