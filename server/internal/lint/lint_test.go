@@ -105,12 +105,17 @@ func TestRulesAreWhole(t *testing.T) {
 	}
 }
 
-// check lints one text and returns its verdict.
-func check(t *testing.T, text string) string {
-	t.Helper()
-	r := Check([]Source{{"x.yaml", []byte(text)}}, Options{})
-	for _, f := range r.Faults {
-		t.Error(f)
+// TestTable holds what a person reads of every bad manifest to a golden file: the numbers, where they stand, and the YAML.
+func TestTable(t *testing.T) {
+	var b strings.Builder
+	for _, name := range manifests(t) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := Check([]Source{{strings.TrimPrefix(name, "testdata/"), text}}, Options{}); len(r.Findings) > 0 {
+			b.WriteString(r.Table(false) + "\n")
+		}
 	}
-	return verdict(r)
+	golden(t, "testdata/table.golden", b.String())
 }

@@ -9,7 +9,6 @@ import (
 // excuse is a comment or an annotation that takes findings of a rule out, with its reason.
 type excuse struct {
 	rule, reason string
-	line         int // of what it excuses; 0 for a whole workload
 }
 
 func badExcuse() Rule {
