@@ -35,6 +35,7 @@ type call struct {
 	method          string
 	done            func(balancer.DoneInfo)  // finished, bound once
 	streams         bool                     // it isn't unary
+	spares          bool                     // the next call of its kind can be given up while it hangs: no trial with this one
 	bare            bool                     // the caller sends no metadata of its own: the instance's stands in its place
 	to              atomic.Pointer[instance] // the one that was picked last
 
@@ -171,10 +172,11 @@ func (c *call) take(p *picker) error {
 		}
 	}
 	c.not.Unrepeatable = c.cancel == nil // it has no bound but the call's own deadline, so one that hangs isn't sent again
+	c.not.NoTrial = c.cancel == nil && c.spares
 	choice, err := p.roster.Take(c.Context, &c.not)
 	if err != nil && flt != nil && flt.fresh && eider.KindOf(err) == eider.NoInstance {
 		// Nobody else is there, and it was a connection that failed, not the instance: it gets a new one.
-		choice, err = p.roster.Take(c.Context, &roster.Excluded{Unrepeatable: true})
+		choice, err = p.roster.Take(c.Context, &roster.Excluded{NoTrial: true})
 	}
 	if err != nil {
 		if flt == nil {

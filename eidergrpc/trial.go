@@ -15,10 +15,11 @@ import (
 // wish, and not the caller's. A stream isn't taken: it may be meant to be silent.
 const trialSlow = 3
 
-// mayTry tells whether the first try of a unary call may be a trial.
-func (cl *client) mayTry(method string) bool {
+// trialWaits tells whether the first try of a unary call that can be sent again may be a trial. One that begins a moment
+// before the registry asks has no bound, and so is none: the next of its kind will be.
+func (cl *client) trialWaits() bool {
 	r := cl.follows.Load()
-	return r != nil && r.TrialWaits() && cl.tries() > 1 && cl.mayRepeat(method)
+	return r != nil && r.TrialWaits()
 }
 
 // trying makes the first try of a call, in a context that can be ended before the call's own.

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
 	"github.com/eiderhq/eider"
@@ -54,6 +55,47 @@ func TestU3ATrialGoesToWhoMayHang(t *testing.T) {
 		t.Errorf("%s", &w.counts)
 	}
 }
+
+// A call that can be sent again is given up while it hangs only if that was planned as it began. One that began a moment
+// before the registry asked is no trial, however many have passed; the next one is.
+func TestU3ACallThatBeganBeforeItsTrialIsSpared(t *testing.T) {
+	stuck := &parrot{name: "b", do: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}
+	well, _ := serve(t, &parrot{name: "a"})
+	there, _ := serve(t, stuck)
+	w := newWorld(t)
+	a, b := fake.Up("orders", "a", well), fake.Hanging(fake.Up("orders", "b", there))
+	w.Set("orders", a, b)
+	tag := &tagger{}
+	cc := w.client(Config{Slow: 50 * time.Millisecond, RetryRatio: -1, Idempotent: []string{sayMethod}}, "orders", grpc.WithStatsHandler(tag))
+	wantSay(t, cc, "a")
+	tag.next = func() {
+		for range 7 { // after five in vain any call may be risked
+			w.ask(a, b)
+		}
+	}
+	wantSay(t, cc, "a")
+	if n := stuck.times(); n != 0 {
+		t.Fatalf("a call without a bound went to who hangs, %d times", n)
+	}
+	wantSay(t, cc, "a")
+	if n := stuck.times(); n != 1 {
+		t.Errorf("%d calls went there, want the trial", n)
+	}
+}
+
+// tagger does something once a call has begun, and before it picks.
+type tagger struct{ next func() }
+
+func (g *tagger) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
+	if do := g.next; do != nil {
+		g.next = nil
+		do()
+	}
+	return ctx
+}
+func (*tagger) HandleRPC(context.Context, stats.RPCStats)                         {}
+func (*tagger) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (*tagger) HandleConn(context.Context, stats.ConnStats)                       {}
 
 // One that doesn't hang any more answers its trial.
 func TestU3ATrialIsAnsweredByWhoHangsNoMore(t *testing.T) {

@@ -12,9 +12,10 @@ import (
 // unary makes one call, in as many tries as it takes and may have.
 func (cl *client) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	c := cl.newCall(ctx, method, false)
+	c.spares = cl.tries() > 1 && cl.mayRepeat(method)
 	for first := true; ; first = false {
 		var err error
-		if first && cl.mayTry(method) {
+		if first && c.spares && cl.trialWaits() {
 			err = c.trying(func(ctx context.Context) error { return invoke(ctx, method, req, reply, cc, opts...) })
 		} else {
 			err = invoke(c, method, req, reply, cc, opts...)

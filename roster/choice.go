@@ -130,6 +130,9 @@ type Excluded struct {
 	// Unrepeatable says that the request can't be sent again should it be lost: it is spared the trial of an
 	// instance that is suspect for hanging, as long as there are others that can.
 	Unrepeatable bool
+	// NoTrial says that the request is never to be such a trial, whatever others pass by: it could be sent again, but
+	// nobody would give it up while it hangs.
+	NoTrial bool
 
 	few  [8]uint64 // nonces
 	n    int

@@ -56,10 +56,13 @@ func (r *Roster) try(s *snapshot, a *asked, not *Excluded) (Choice, bool) {
 		r.asked.CompareAndSwap(a, nil)
 		return Choice{}, false
 	}
-	if not.Len() > 0 || not != nil && not.Unrepeatable && !a.risk || !r.asked.CompareAndSwap(a, nil) {
+	if not.Len() > 0 || not != nil && (not.NoTrial || not.Unrepeatable && !a.risk) || !r.asked.CompareAndSwap(a, nil) {
 		return Choice{}, false
 	}
 	e := s.hanging(a)
+	if e != nil && (not == nil || !not.Unrepeatable) {
+		r.repeats(e.m)
+	}
 	if e == nil || e.m.trialAt.Load() != 0 && !e.m.mayTry(r.now()) || !a.Claim() {
 		return Choice{}, false
 	}
@@ -70,13 +73,21 @@ func (r *Roster) try(s *snapshot, a *asked, not *Excluded) (Choice, bool) {
 		}
 		return Choice{}, false
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e.m.passed = 0
-	if a.risk && not != nil && not.Unrepeatable {
+	if not != nil && not.Unrepeatable {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		e.m.passed = 0
 		e.m.risked++
 	}
 	return Choice{r: r, m: e.m, in: e.in, trial: trialAsked, round: round}, true
+}
+
+// repeats takes down that somebody came for a trial who can send his request again, whether or not he gets it: nobody
+// else needs to be risked.
+func (r *Roster) repeats(m *member) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m.passed = 0
 }
 
 // mayTry grants the trial of one that is set aside here as well, if its time is over: with the suspicion nobody else

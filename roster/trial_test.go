@@ -138,6 +138,31 @@ func TestATrialIsNoRetryAndSparesWhatCantBeRepeated(t *testing.T) {
 	})
 }
 
+// TestU3NobodyIsRiskedWhileOthersCanBeSentAgain: neither for those that came too late to be given up, nor because the
+// instance is set aside here just when the registry asks.
+func TestU3NobodyIsRiskedWhileOthersCanBeSentAgain(t *testing.T) {
+	inWorld(t, Config{}, "", func(t *testing.T, w *world) {
+		w.push(wedged...)
+		for range trialRisks + 1 {
+			w.ask(trial("h", 1))
+			w.want("what is never a trial", fmt.Sprint(w.trials("h", &Excluded{Unrepeatable: true, NoTrial: true})), "0")
+		}
+		w.want("which leaves the trial to others", fmt.Sprint(w.trials("h", nil)), "1")
+		for range 2 {
+			w.ask(trial("h", 1))
+			c := w.take()
+			c.Done(Failure)
+		}
+		for range trialRisks {
+			w.ask(trial("h", 1))
+			w.want("what can be repeated, while it is set aside here", fmt.Sprint(w.trials("h", nil)), "0")
+		}
+		w.wait(asideMost + time.Second)
+		w.ask(trial("h", 1))
+		w.want("what can't be repeated", fmt.Sprint(w.trials("h", &Excluded{Unrepeatable: true})), "0")
+	})
+}
+
 // The pick of a trial is a pick: letting go waits for it.
 func TestATrialHoldsUpLettingGo(t *testing.T) {
 	inWorld(t, Config{}, "", func(t *testing.T, w *world) {
