@@ -107,6 +107,7 @@ func (f *fake) Node() eider.Node                               { return eider.No
 func (f *fake) Services() []eider.Summary                      { return nil }
 func (f *fake) Callers(string) []eider.Caller                  { return nil }
 func (f *fake) Drains(string) []eider.Drain                    { return nil }
+func (f *fake) Timing(string) (eider.Timing, bool)             { return eider.Timing{}, false }
 func (f *fake) Events(uint64) ([]eider.Event, bool)            { return nil, true }
 func (f *fake) EventsWait(ctx context.Context, _ uint64) error { <-ctx.Done(); return ctx.Err() }
 func (f *fake) Run(ctx context.Context) error                  { <-ctx.Done(); return nil }
