@@ -39,7 +39,7 @@ type links struct {
 	at      int // which address is current
 	current *link
 	homing  bool // somebody looks whether home is back
-	vain    int  // links in a row over which no node has welcomed us
+	vain    int  // links in a row over which no node has welcomed us, or it hung after that
 }
 
 // link is one connection, or the attempt to make one. It is never mended: a new one takes its place.
@@ -48,12 +48,12 @@ type link struct {
 	addr    string
 	uses    int                     // guarded by links.mu
 	within  time.Duration           // so long a dial may take
-	greet   time.Duration           // so long the node's Welcome may, with the dial
+	greet   time.Duration           // so long the node's Welcome may, with the dial; and its answers, see session
 	stood   atomic.Bool             // a node has welcomed us over it
 	retired chan struct{}           // closed when a better one has taken its place
 	ends    atomic.Pointer[connEnd] // nil before the connection is made
 	conn    atomic.Pointer[net.Conn]
-	fault   atomic.Pointer[error]   // of the last dial
+	fault   atomic.Pointer[error] // of the last dial
 }
 
 // connEnd is where a connection comes from and goes to.
@@ -82,14 +82,15 @@ func (l *links) take() (*link, error) {
 	return l.current, nil
 }
 
-// give hands a link back. A failed one is nobody's current link any more.
-func (l *links) give(k *link, failed bool) {
+// give hands a link back. A failed one is nobody's current link any more. One whose node hung was in vain, though it
+// had stood: behind a herd, whoever has as little patience each time comes back with all the others, again and again.
+func (l *links) give(k *link, failed, hung bool) {
 	l.mu.Lock()
 	k.uses--
 	if failed && k == l.current {
 		l.current = nil
 		l.at = (l.at + 1) % len(l.addrs)
-		if l.vain++; k.stood.Load() {
+		if l.vain++; k.stood.Load() && !hung {
 			l.vain = 0
 		}
 	}

@@ -152,7 +152,7 @@ func TestH3DialsLastLongerBehindAHerd(t *testing.T) {
 			t.Errorf("a dial may take %v, want %v", k.within, want)
 		}
 		k.stood.Store(stood)
-		l.give(k, true)
+		l.give(k, true, false)
 	}
 	for _, want := range []time.Duration{dialWithin, 2 * dialWithin, dialAtMost, dialAtMost} {
 		fail(want, false)
@@ -190,6 +190,39 @@ func TestH3WelcomeMayTakeLongerBehindAHerd(t *testing.T) {
 		if k.greet != want {
 			t.Errorf("a Welcome may take %v after %d in vain, want %v", k.greet, vain, want)
 		}
-		reg.links.give(k, true)
+		reg.links.give(k, true, false)
 	}
+}
+
+// Nor is it left as soon again by whoever was cut from it for want of an answer: all of a herd would come back together,
+// and be late together, for ever. Once answers come soon, a node that hangs is found as soon as any.
+func TestH3AnswersMayTakeLongerBehindAHerd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
+		listedOne(node, node.open(Config{})) // and never answered: it was cut
+		c := node.attach()
+		c.say(grant(until(c, (*pb.AttachRequest).GetRegister), 1))
+		for _, late := range []time.Duration{answerWithin + 5*time.Second, 0} {
+			until(c, echoed)
+			<-time.After(late)
+			c.say(&pb.AttachReply{Kind: &pb.AttachReply_Beaten{Beaten: &pb.Beaten{}}})
+			synctest.Wait()
+			if len(node.attaches) != 0 {
+				t.Fatalf("an answer that took %s was too late", late)
+			}
+		}
+		until(c, echoed)
+		begin := time.Now()
+		node.attach()
+		if took := time.Since(begin); took < answerWithin || took > answerWithin+time.Second {
+			t.Errorf("the hung stream was replaced %s after a question, want %s", took, answerWithin)
+		}
+	})
+}
+
+func echoed(m *pb.AttachRequest) *pb.Beat {
+	if m.GetBeat().GetEcho() {
+		return m.GetBeat()
+	}
+	return nil
 }

@@ -55,7 +55,7 @@ type Config struct {
 // What the protocol with a node is timed by.
 const (
 	askEvery      = 5 * time.Second        // how often an answer is asked for, jittered down by a quarter
-	answerWithin  = 10 * time.Second       // without it the stream is cut and opened anew
+	answerWithin  = 10 * time.Second       // without it the stream is cut and opened anew; more behind a herd, see links.give
 	steadyAfter   = 2 * time.Second        // a stream that lasted this long has not failed at once: its backoff begins anew
 	farewell      = 2 * time.Second        // Close waits no longer for a registry to take its goodbye
 	lastWords     = 100 * time.Millisecond // a connection that is closed waits no longer for its bytes to be taken

@@ -135,9 +135,12 @@ type session[Req, Reply any] struct {
 	stream talk[Req, Reply]
 	ctx    context.Context
 	cut    context.CancelCauseFunc
-	dog    *time.Timer // cuts the stream of a node that doesn't answer
-	asked  atomic.Bool // an answer is awaited
-	gone   error       // why the writer has said its last word; read once it has ended
+	begun  time.Time
+	dog    *time.Timer  // cuts the stream of a node that doesn't answer
+	asked  atomic.Bool  // an answer is awaited
+	since  atomic.Int64 // begun, in ns, when it was last asked for
+	waits  atomic.Int64 // ns that the dog waits for an answer: as for the Welcome, and half of that with each that is soon
+	gone   error        // why the writer has said its last word; read once it has ended
 }
 
 // once opens a stream, speaks it to its end, and returns how long it was welcome and why it ended.
@@ -146,18 +149,21 @@ func (s *session[Req, Reply]) once() (lived time.Duration, err error) {
 		return 0, &eider.Error{Op: "reach registry", Kind: eider.KindOf(err), Err: err}
 	}
 	s.ctx, s.cut = context.WithCancelCause(s.reg.ctx)
+	s.begun = time.Now()
+	s.waits.Store(int64(s.link.greet))
 	s.dog = time.AfterFunc(s.link.greet, func() { s.cut(errHung) })
 	lived, err = s.speak()
 	s.dog.Stop()
 	if cause := context.Cause(s.ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		err = cause
 	}
+	hung := errors.Is(err, errHung)
 	s.cut(nil)
 	if s.gone != nil {
 		err = s.gone
 	}
 	err = s.explain(err)
-	s.reg.links.give(s.link, s.broken(err))
+	s.reg.links.give(s.link, s.broken(err), hung)
 	return lived, err
 }
 
@@ -198,7 +204,7 @@ func (s *session[Req, Reply]) speak() (lived time.Duration, err error) {
 	}
 	early()
 	begin := time.Now()
-	s.answered()
+	s.calm()
 	s.link.stood.Store(true)
 	s.side.opened(welcome, s.link)
 	s.up()
@@ -230,12 +236,18 @@ func (s *session[Req, Reply]) read() error {
 	}
 }
 
-// answered calms the dog: the next question comes within askEvery, and has answerWithin to be answered. It
-// goes on even if no question can be asked, since the writer may be the one that is stuck.
+// answered takes an answer. A node that gives it soon has no herd before it, or has it no more.
 func (s *session[Req, Reply]) answered() {
+	if wait := s.waits.Load(); time.Since(s.begun)-time.Duration(s.since.Load()) < answerWithin/2 {
+		s.waits.Store(max(wait/2, int64(answerWithin)))
+	}
 	s.asked.Store(false)
-	s.dog.Reset(askEvery + answerWithin)
+	s.calm()
 }
+
+// calm calms the dog: the next question comes within askEvery, and has its time to be answered. It
+// goes on even if no question can be asked, since the writer may be the one that is stuck.
+func (s *session[Req, Reply]) calm() { s.dog.Reset(askEvery + time.Duration(s.waits.Load())) }
 
 // write says what is due, until the stream ends, moves or is closed.
 func (s *session[Req, Reply]) write() {
@@ -251,7 +263,8 @@ func (s *session[Req, Reply]) write() {
 		}
 		if !now.Before(ask) {
 			if s.asked.CompareAndSwap(false, true) {
-				s.dog.Reset(answerWithin)
+				s.since.Store(int64(now.Sub(s.begun)))
+				s.dog.Reset(time.Duration(s.waits.Load()))
 				say = append(say, s.side.ping())
 			}
 			ask = now.Add(retry.Early(askEvery, 0.25, rand.Float64()))
