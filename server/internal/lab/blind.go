@@ -135,5 +135,5 @@ func (b *Blind) print(w io.Writer) {
 	row(b.Failed, fmt.Sprintf("of its %d requests failed (promise: 0)", b.Requests))
 	row(duration(b.Serves), "an instance, from its start to its first answer to who knew it")
 	row(duration(b.Listed), "from when the registry served again until it was listed")
-	row(duration(b.Known), "from then until every caller had it")
+	row(duration(b.Known), "… and until every caller had it")
 }

@@ -131,7 +131,7 @@ func firstRefusal(ctx context.Context, address string) (time.Time, error) {
 func watchLoad(ctx context.Context, show *display, scene string, f *fleet, length time.Duration) error {
 	start := time.Now()
 	for time.Since(start) < length {
-		show.frame(scene, time.Since(start), []*fleet{f})
+		show.frame(scene, time.Since(f.opened), []*fleet{f})
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

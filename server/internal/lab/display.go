@@ -30,13 +30,17 @@ func newDisplay(o *Options) *display {
 	return d
 }
 
-// say tells what begins.
+// say tells what begins: on a terminal until there is something to draw, so that it doesn't stay between results.
 func (d *display) say(text string) {
 	if d.quiet {
 		return
 	}
-	d.clear()
 	d.told = 0
+	if d.live {
+		width, _ := d.size()
+		d.draw([]string{fit(text, width)})
+		return
+	}
 	fmt.Fprintln(d.out, text)
 }
 
@@ -110,6 +114,7 @@ type fleetState struct {
 	killed    bool // one of its instances was killed: what was in flight there is lost
 	hung      bool // one hangs, or hung: what was on its way there timed out
 	rows      []instanceState
+	lost      string // what has become of its registry; "" while it serves
 }
 
 type instanceState struct{ id, state string }
@@ -118,7 +123,7 @@ func (f *fleet) look() fleetState {
 	s := fleetState{counts: f.tally.counts(time.Now()), way: f.way}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s.restarts, s.hung = f.restarts, f.hung
+	s.restarts, s.hung, s.lost = f.restarts, f.hung, f.lost
 	if n := len(f.pauses); n > 0 {
 		s.lastPause = f.pauses[n-1]
 	}
@@ -153,6 +158,9 @@ func render(scene string, at time.Duration, fleets []fleetState, width int) []st
 			bar := strings.Repeat("█", n*room/most)
 			gap := strings.Repeat(" ", room-n*room/most)
 			lines = append(lines, fmt.Sprintf("    %-10s %s%s %4d/s  %s", service+"/"+in.id, paint(stateColor(in.state), bar), gap, n, paint(stateColor(in.state), in.state)))
+		}
+		if f.lost != "" {
+			lines = append(lines, fmt.Sprintf("    %-10s %s%s", "registry", strings.Repeat(" ", room+len(" 1234/s  ")), paint(stateColor(f.lost), f.lost)))
 		}
 		lines = append(lines, "")
 	}

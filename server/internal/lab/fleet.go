@@ -28,13 +28,15 @@ type fleet struct {
 	audience *audience
 	audit    *audit
 	callers  []*child
+	opened   time.Time // when all of it was there
 
 	mu        sync.Mutex
 	instances []instance
 	restarts  int
 	pauses    []time.Duration
 	bound     time.Duration
-	hung      bool // an instance hangs, or hung
+	hung      bool   // an instance hangs, or hung
+	lost      string // what has become of the registry; "" while it serves
 }
 
 // instance is one place in the fleet; its process changes with each restart.
@@ -55,6 +57,7 @@ func (p plan) open(ctx context.Context, binary string) (*fleet, error) {
 		f.close()
 		return nil, fmt.Errorf("starting the fleet %q: %w", p.way, err)
 	}
+	f.opened = time.Now()
 	return f, nil
 }
 
@@ -114,7 +117,15 @@ func (f *fleet) startRegistry(ctx context.Context) error {
 	if f.grpc == "" {
 		f.grpc, f.http = up.GRPC, up.HTTP
 	}
+	f.loses("")
 	return nil
+}
+
+// loses takes down what has become of the registry.
+func (f *fleet) loses(how string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lost = how
 }
 
 // killRegistry ends it as a crash does.
@@ -122,6 +133,7 @@ func (f *fleet) killRegistry(ctx context.Context) error {
 	if err := f.registry.signal(syscall.SIGKILL); err != nil {
 		return err
 	}
+	f.loses("killed (SIGKILL)")
 	_, err := f.registry.waitEnd(ctx, 10*time.Second)
 	return err
 }

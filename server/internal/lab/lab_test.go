@@ -185,6 +185,13 @@ func TestFramesFitTheTerminal(t *testing.T) {
 			t.Errorf("what has failed is cut at %d columns", columns)
 		}
 	}
+	var said strings.Builder
+	d := display{out: &said, live: true, size: func() (int, int) { return 20, 40 }}
+	d.say("outage: starting dozens of processes …")
+	d.draw([]string{"a frame"})
+	if want := "\x1b[2Koutage: starting doz" + plain + "\n\x1b[1A\x1b[2Ka frame\n"; said.String() != want {
+		t.Errorf("what begins: %q, want %q", said.String(), want)
+	}
 	low := display{size: func() (int, int) { return 80, 4 }}
 	if lines := low.lay("rollout", time.Second, []fleetState{state, state, state, state}); len(lines) > 3 {
 		t.Errorf("%d lines on a terminal of 4", len(lines))
@@ -194,6 +201,14 @@ func TestFramesFitTheTerminal(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
+	}
+	if strings.Contains(text, "registry") {
+		t.Errorf("a registry that serves isn't drawn:\n%s", text)
+	}
+	state.lost = "killed (SIGKILL)"
+	lines := render("outage", time.Second, []fleetState{state}, 80)
+	if want := "    registry   " + strings.Repeat(" ", 20+9) + state.lost; bare(lines[4]) != want {
+		t.Errorf("a registry that is away: %q, want %q", bare(lines[4]), want)
 	}
 }
 
@@ -205,7 +220,8 @@ func TestTablesFit80Columns(t *testing.T) {
 	r := Result{Rollout: &Rollout{Way: way, Cap: 8000, Setup: setup, Surge: true}, Crash: &Crash{Requests: 123456, Published: 12345, Setup: setup},
 		S8: &S8{Ways: []Way{way}, Setup: setup}, Freeze: &Freeze{Requests: 123456, ToSuspect: 12345, Setup: setup},
 		Outage: &Outage{Requests: 123456, Reattached: 12345, Setup: setup, Blind: Blind{Answered: 12345, Requests: 12345, Failed: 12345}}, Wedge: &Wedge{Requests: 123456, ToSuspect: 12345, Setup: setup},
-		Mixed: &Mixed{Requests: 123456, Pause: 8000, Setup: setup, WaitedFor: []string{"poller-0: fetches the list each 2s; capped after 3.001s"}}}
+		Mixed: &Mixed{Requests: 123456, Pause: 8000, Setup: setup, WaitedFor: []string{
+			"poller-0: fetches the list each 2s; capped after 3.001s", "unknown: says neither who it is nor that it has let go, so its pause of 8s is waited for"}}}
 	r.Rollout.Usual.Plain, r.Rollout.Usual.Sleep = way, way
 	for _, scene := range Scenes() {
 		var out strings.Builder

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/eiderhq/eider"
@@ -142,6 +143,18 @@ func (r *Mixed) print(w io.Writer) {
 	row(r.Restarts, "restarts; the longest pause took "+duration(r.Pause))
 	fmt.Fprintf(w, "\n  whom the last one waited for:\n")
 	for _, who := range r.WaitedFor {
-		fmt.Fprintf(w, "    %s\n", who)
+		fmt.Fprintf(w, "    %s\n", strings.Join(wrap(who, 74), "\n      "))
 	}
+}
+
+// wrap breaks a text between words into lines of so many bytes at most, longer only where one word is.
+func wrap(text string, width int) (lines []string) {
+	for len(text) > width {
+		at := strings.LastIndexByte(text[:width+1], ' ')
+		if at < 0 {
+			break
+		}
+		lines, text = append(lines, text[:at]), text[at+1:]
+	}
+	return append(lines, text)
 }
