@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/server/internal/offline"
 	"github.com/eiderhq/eider/server/internal/outlook"
 )
@@ -24,7 +23,7 @@ func (a *app) windowCommand() *cobra.Command {
 			return live, err
 		}
 		defer c.close()
-		_, err = c.fetch(ctx, question{path: "/v1/window", query: url.Values{"service": {eider.FoldService(service)}}}, &live)
+		_, err = c.fetch(ctx, question{path: "/v1/window", query: url.Values{"service": {service}}}, &live)
 		return live, err
 	})
 	a.addressFlags(cmd)

@@ -1,13 +1,14 @@
 package offline
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// TestDocsSayWhatTheCommandSays: in docs/window.md and README.md a block that begins with "$ eider window" goes on with what
+// TestDocsSayWhatTheCommandSays: in docs/window.md and README.md a block that begins with "$ eider window" or lint goes on with what
 // that command says; a line "…" stands for some that are left out.
 func TestDocsSayWhatTheCommandSays(t *testing.T) {
 	for _, name := range []string{filepath.Join(docs, "window.md"), filepath.Join(docs, "..", "README.md")} {
@@ -19,17 +20,22 @@ func TestDocsSayWhatTheCommandSays(t *testing.T) {
 		for i := 1; i < len(parts); i += 2 {
 			_, block, _ := strings.Cut(parts[i], "\n")
 			line, said, _ := strings.Cut(block, "\n")
-			line, ok := strings.CutPrefix(line, "$ eider window")
-			if !ok {
+			line, window := strings.CutPrefix(line, "$ eider window")
+			line, lint := strings.CutPrefix(line, "$ eider lint ")
+			if !window && !lint {
 				continue
 			}
 			blocks++
-			out, err := place{width: 118}.run(strings.TrimSpace(line))
+			say := place{width: 118}.run
+			if lint {
+				say = lintSays
+			}
+			out, err := say(strings.TrimSpace(line))
 			if err != nil {
-				t.Errorf("%s: eider window%s: %v", name, line, err)
+				t.Errorf("%s: %s: %v", name, line, err)
 			}
 			if strings.Contains(said, "…\n") {
-				excerpt(t, name+": eider window"+line, said, out)
+				excerpt(t, name+": "+line, said, out)
 				continue
 			}
 			parts[i] = strings.TrimSuffix(parts[i], said) + out // said is empty in a block that is new
@@ -39,6 +45,23 @@ func TestDocsSayWhatTheCommandSays(t *testing.T) {
 		}
 		golden(t, name, []byte(strings.Join(parts, "```")))
 	}
+}
+
+// lintSays is what eider lint says of a manifest of the tests, as if it lay in the folder that the command runs in.
+func lintSays(manifest string) (string, error) {
+	folder := "testdata"
+	if _, err := os.Stat(filepath.Join(folder, manifest)); err != nil {
+		folder = filepath.Join("..", "lint", "testdata", "s8")
+	}
+	var out strings.Builder
+	cmd := Lint(Desk{Out: &out, Colour: func() bool { return false }, Width: func() int { return 0 }}, "", func() string { return "table" })
+	cmd.SetArgs([]string{filepath.Join(folder, manifest)})
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	err := cmd.Execute()
+	if _, found := errors.AsType[*Verdict](err); found {
+		err = nil
+	}
+	return strings.ReplaceAll(out.String(), folder+string(filepath.Separator), ""), err
 }
 
 // excerpt demands that the lines of each part are in the output, one part behind the other.
