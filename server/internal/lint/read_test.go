@@ -42,7 +42,7 @@ func TestRead(t *testing.T) {
 		"json":              {json1, "E002@4 error"},
 		"json stream":       {json1 + "\n" + json1, "E002@4 error, E002@9 error"},
 		"json in a stream":  {"---\n" + json1 + "\n---\n" + bare1, "E002@5 error, E002@15 error"},
-		"flow that is YAML": {"{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: x},\n spec: {template: {spec: {containers: [\n {name: x, image: x, ports: [{containerPort: 1}], readinessProbe: {}}]}}}}", "E002@3 error"},
+		"flow that is YAML": {"{apiVersion: apps/v1, kind: Deployment, metadata: {name: x},\n spec: {template: {spec: {containers: [\n {name: x, image: x, ports: [{containerPort: 1}], readinessProbe: {}}]}}}}", "E002@3 error"},
 		"anchor":            {strings.Replace(bare1, "- name: orders", "- &c\n        name: orders", 1) + "      - *c\n", "E002@8 error"},
 		"merge":             {"x: &x\n  image: orders\n  ports: [{containerPort: 80}]\n  readinessProbe: {}\n" + strings.Replace(bare1, "        image: orders\n        ports: [{containerPort: 80}]\n        readinessProbe: {tcpSocket: {port: 80}}\n", "        <<: *x\n", 1), "E002@12 error"},
 		"merge of many":     {"x: &x\n  image: orders\ny: &y {ports: [{containerPort: 80}], readinessProbe: {}}\n" + strings.Replace(bare1, "        image: orders\n        ports: [{containerPort: 80}]\n        readinessProbe: {tcpSocket: {port: 80}}\n", "        <<: [*x, *y]\n", 1), "E002@11 error"},
