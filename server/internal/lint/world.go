@@ -27,6 +27,7 @@ type label struct{ namespace, key, value string }
 // Bounds on what is looked at of one workload.
 const (
 	maxServices   = 100
+	maxCandidates = 2000 // Services that begin with a label of its
 	maxContainers = 100
 )
 
@@ -61,8 +62,8 @@ func (w *world) join() {
 		load.world = w
 		load.scaler = w.scalers[place{o.kind, o.namespace, o.name}]
 		for key, value := range load.template.get("metadata", "labels").pairs() {
-			for _, service := range w.selectors[label{o.namespace, key, value.text()}] {
-				if len(load.services) < maxServices && selects(service, load) {
+			for i, service := range w.selectors[label{o.namespace, key, value.text()}] {
+				if i < maxCandidates && len(load.services) < maxServices && selects(service, load) {
 					load.services = append(load.services, service)
 				}
 			}
