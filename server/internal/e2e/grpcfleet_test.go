@@ -23,6 +23,7 @@ type till struct {
 	name  string
 	takes time.Duration
 	book  *ledgerOf
+	first func(context.Context) error // of a call; nil: nothing
 }
 
 const (
@@ -37,7 +38,14 @@ var tillDesc = grpc.ServiceDesc{
 		if err := dec(in); err != nil {
 			return nil, err
 		}
-		pay := func(context.Context, any) (any, error) { return srv.(*till).pay(in.Value), nil }
+		pay := func(ctx context.Context, _ any) (any, error) {
+			if first := srv.(*till).first; first != nil {
+				if err := first(ctx); err != nil {
+					return nil, err
+				}
+			}
+			return srv.(*till).pay(in.Value), nil
+		}
 		if inter == nil {
 			return pay(ctx, in)
 		}

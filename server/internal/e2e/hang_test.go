@@ -45,7 +45,7 @@ func TestU3AHungInstanceIsTriedAndComesBack(t *testing.T) {
 		io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
 	}
-	suspected := awaitSuspicion(t, n.grpc)
+	suspected := awaitSuspicion(t, n.grpc, "orders")
 	// until calls until something is so.
 	until := func(what string, so func() bool) {
 		t.Helper()
@@ -69,8 +69,8 @@ func TestU3AHungInstanceIsTriedAndComesBack(t *testing.T) {
 	t.Logf("back %s after it had stopped hanging, called %d times meanwhile", time.Since(healed).Round(time.Millisecond), there.Load()-before)
 }
 
-// awaitSuspicion follows orders, and tells whether anybody of it is suspect for a reason.
-func awaitSuspicion(t *testing.T, grpc string) func(eider.Suspicion) bool {
+// awaitSuspicion follows a service, and tells whether anybody of it is suspect for a reason.
+func awaitSuspicion(t *testing.T, grpc, service string) func(eider.Suspicion) bool {
 	t.Helper()
 	observer := registry.Open(registry.Config{Addr: grpc, Logger: quiet})
 	ctx, end := context.WithCancel(context.Background())
@@ -78,7 +78,7 @@ func awaitSuspicion(t *testing.T, grpc string) func(eider.Suspicion) bool {
 	var last atomic.Pointer[eider.View]
 	go func() {
 		defer close(done)
-		for v, err := range observer.Watch(ctx, "orders") {
+		for v, err := range observer.Watch(ctx, service) {
 			if err == nil {
 				last.Store(v)
 			}
