@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -46,6 +47,58 @@ containers:
 				l.pausing(l.main, advised(w))+"  # or shorter intervals in every caller")
 		},
 	}
+}
+
+func eurekaNotTold() Rule {
+	return Rule{
+		ID: "E018", Name: "eureka-not-told", Severity: Error,
+		Title: "the pause is over before Eureka is told",
+		Why: `Spring tells Eureka that it leaves when its context closes, which is on SIGTERM, and SIGTERM comes when the hook has
+ended. A hook that only sleeps thus pauses before the departure: none of its callers hear of it meanwhile, and soon after
+they do the port is closed. The hook has to say it first, by Spring Cloud's endpoint serviceregistry, which must be
+exposed (management.endpoints.web.exposure.include: health,serviceregistry), or by an endpoint of the program's own, which an
+httpGet hook can call where the image has no shell.`,
+		Example: `containers:
+- name: orders
+  env:
+  - {name: EUREKA_CLIENT_SERVICEURL_DEFAULTZONE, value: "http://eureka:8761/eureka/"}
+  lifecycle:
+    preStop: {sleep: {seconds: 98}}`,
+		Patch: `  lifecycle:
+    preStop:
+      exec:  # the image needs a shell and curl
+        command: [sh, -c, 'curl -fsS -X POST -H "Content-Type: application/json" -d "{\"status\":\"OUT_OF_SERVICE\"}"
+          localhost:8080/actuator/serviceregistry; sleep 98']`,
+		Source: "https://github.com/spring-cloud/spring-cloud-netflix/issues/4488",
+		check: func(_ *world, l *workload) []Finding {
+			p := l.pauseOf(l.main)
+			if l.eureka() == nil || l.ownPause(l.main).kind == pauseSelf || !p.known || p.length == 0 || p.fails(l.main) || tells.MatchString(p.script) {
+				return nil
+			}
+			return l.here(p.line, fmt.Sprintf("container %s sleeps for %s (%s) before Spring tells Eureka, on SIGTERM, that it leaves: its callers don't know of it meanwhile", l.main.name, seconds(p.length), p.what),
+				l.pausing(l.main, max(p.length, advised(l.eureka()))))
+		},
+	}
+}
+
+// tells finds the word to a registry in a hook's script.
+var tells = regexp.MustCompile(`(?i)service-?registry|/eureka/|out_of_service|deregister`)
+
+// telling is a hook that has Eureka told before it pauses.
+func (l *workload) telling(length time.Duration) string {
+	port := 8080
+	for p := range l.main.get("ports").each() {
+		if n, ok := p.get("containerPort").whole(); ok {
+			port = n
+		}
+		break
+	}
+	if shellOf(l.main) == lacking {
+		return fmt.Sprintf("lifecycle: {preStop: {httpGet: {port: %d, path: /leave}}}  # an endpoint of your own, that says OUT_OF_SERVICE to Eureka and answers %d s later: the image has no shell",
+			port, wholeSeconds(length))
+	}
+	return fmt.Sprintf(`lifecycle: {preStop: {exec: {command: [sh, -c, 'curl -fsS -X POST -H "Content-Type: application/json" -d "{\"status\":\"OUT_OF_SERVICE\"}" localhost:%d/actuator/serviceregistry; sleep %d']}}}`,
+		port, wholeSeconds(length)) + "  # it must be exposed: management.endpoints.web.exposure.include"
 }
 
 // registers tells whether the pods enter Eureka, so that they are called without a Service.

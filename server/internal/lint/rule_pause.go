@@ -33,11 +33,20 @@ containers:
 					continue
 				}
 				found = append(found, l.here(line, fmt.Sprintf("container %s needs %s, but is killed after %s (%s)", c.name, tell(need), seconds(grace.Max), grace.Source),
-					fmt.Sprintf("terminationGracePeriodSeconds: %d", wholeSeconds(need.Worst())))...)
+					fmt.Sprintf("terminationGracePeriodSeconds: %d", wholeSeconds(need.Worst()+l.lacking(c))))...)
 			}
 			return found
 		},
 	}
+}
+
+// lacking is how much longer a pause is to be than it is, by other rules: one grace period satisfies them all.
+func (l *workload) lacking(c *container) time.Duration {
+	p := l.pauseOf(c)
+	if c != l.main || p.kind == pauseSelf || !l.elsewhere() || p.kind != pauseNone && (!p.known || p.length >= l.windowOf().Worst()) {
+		return 0
+	}
+	return max(advised(l.windowOf())-p.length, 0)
 }
 
 func noPause() Rule {
@@ -79,6 +88,9 @@ func (l *workload) pausing(c *container, length time.Duration) string {
 	}
 	need = append(need, window.Fixed("margin", margin, ""))
 	patch := fmt.Sprintf("lifecycle: {preStop: {sleep: {seconds: %d}}}", wholeSeconds(length))
+	if c == l.main && l.registers() {
+		patch = l.telling(length)
+	}
 	if grace, _ := l.grace(); need.Worst() > grace.Max {
 		patch += fmt.Sprintf("\nterminationGracePeriodSeconds: %d", wholeSeconds(need.Worst()))
 	}
@@ -137,7 +149,7 @@ pause. preStop.sleep (on by default since Kubernetes 1.30) is done by the kubele
 					message = fmt.Sprintf("has a hook that runs a program called %q: a command is a list of words, with no shell to split it", short(p.needs))
 				case p.fails(c):
 					message = fmt.Sprintf("has a hook that runs %s, which the image %s lacks by its name: the hook fails and SIGTERM comes at once", p.needs, short(c.image))
-				case p.leans() && shellOf(c) == unknown:
+				case p.leans() && shellOf(c) == unknown && !tells.MatchString(p.script): // what tells a registry has to run something
 					message, severity = fmt.Sprintf("has a hook that runs %s; whether the image %s has it can't be told from here", p.needs, short(c.image)), Note
 				default:
 					continue
