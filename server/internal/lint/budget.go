@@ -46,8 +46,23 @@ var deadlines = []knob{
 	{"DRAIN_TIMEOUT_SECONDS", time.Second},
 }
 
-// deadlineOf is how long the program finishes what it has in flight, as far as the manifest says.
+// deadlineOf is how long the program finishes what it has in flight: as the manifest says, or else Spring's default,
+// which holds without a word in it.
 func (l *workload) deadlineOf(c *container) (window.Term, bool) {
+	if d, ok := l.statedDeadline(c); ok {
+		return d, true
+	}
+	if c == l.main && l.spring && c.settings.get("server.shutdown").value != "immediate" {
+		return window.Fixed("Spring's shutdown phase", springPhase, "its default since Spring Boot 3.4"), true
+	}
+	return window.Term{}, false
+}
+
+// springPhase is spring.lifecycle.timeout-per-shutdown-phase unless set.
+const springPhase = 30 * time.Second
+
+// statedDeadline is what the manifest says of it.
+func (l *workload) statedDeadline(c *container) (window.Term, bool) {
 	if n := l.annotation("eider.dev/shutdown-deadline"); n.ok() && c == l.main {
 		if d, ok := duration(n.text(), time.Second); ok {
 			return window.Fixed("the program's shutdown deadline", d, l.noted("eider.dev/shutdown-deadline", n)), true
@@ -68,7 +83,7 @@ func (l *workload) deadlineOf(c *container) (window.Term, bool) {
 		}
 	}
 	if s := c.settings.get("server.shutdown"); s.value == "graceful" {
-		return window.Fixed("Spring's shutdown phase", 30*time.Second, "its default, as "+l.at(s)+" is graceful"), true
+		return window.Fixed("Spring's shutdown phase", springPhase, "its default, as "+l.at(s)+" is graceful"), true
 	}
 	return window.Term{}, false
 }

@@ -43,16 +43,30 @@ func planned(name string, set map[string]string) (sum window.Sum) {
 	return sum
 }
 
-// advised is the pause for a window: as long as it and a margin, and at least 5 s, which lost nothing on a real node.
-func advised(w window.Sum) time.Duration { return max(w.Worst()+margin, 5*time.Second) }
+// leastPause is what lost nothing on a real node; eider window, which knows no node, says 4 s for Kubernetes alone.
+const leastPause = 5 * time.Second
+
+// advised is the pause for a window: as eider window has it, as long as the worst case and a margin, in whole seconds.
+func advised(w window.Sum) time.Duration {
+	return max((w.Worst() + margin + time.Second - 1).Truncate(time.Second), leastPause)
+}
 
 // tell writes a sum with its parts: "27s = preStop sleep 5s + the program's shutdown deadline 20s (SHUTDOWN_TIMEOUT, line 20) + margin 2s".
 func tell(sum window.Sum) string {
-	parts := make([]string, len(sum))
+	told := make([]string, len(sum))
 	for i, t := range sum {
-		parts[i] = tellTerm(t)
+		told[i] = tellTerm(t)
 	}
-	return seconds(sum.Worst()) + " = " + strings.Join(parts, " + ")
+	return seconds(sum.Worst()) + " = " + strings.Join(told, " + ")
+}
+
+// parts writes a sum's terms without where they come from: "5s pause + 20s deadline".
+func parts(sum window.Sum) string {
+	told := make([]string, len(sum))
+	for i, t := range sum {
+		told[i] = t.Name + " " + seconds(t.Max)
+	}
+	return strings.Join(told, " + ")
 }
 
 func tellTerm(t window.Term) string {

@@ -45,7 +45,9 @@ type Finding struct {
 	Line     int      `json:"line"`
 	Object   string   `json:"object"` // "Deployment/orders"; "" for a comment outside of every object
 	Message  string   `json:"message"`
-	Patch    string   `json:"patch,omitempty"` // the YAML to write
+	Patch    string   `json:"patch,omitempty"` // the YAML to write, each line with the place where it goes
+
+	of *container // whose want of a pause or of time it is, where several rules may say the same
 }
 
 // Fault is a text or a document that can't be read; the rest is linted nevertheless.
@@ -91,13 +93,30 @@ func Check(sources []Source, o Options) Report {
 		}
 	}
 	left, bad := w.suppress(found)
+	ignored += len(found) - len(left)
+	left = once(left)
 	report := Report{Findings: append([]Finding{}, slices.Concat(left, faulty, bad)...), Faults: append([]Fault{}, w.faults...), Objects: len(w.objects), Workloads: len(w.workloads),
-		Ignored: ignored + len(found) - len(left)}
+		Ignored: ignored}
 	slices.SortStableFunc(report.Findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Message, b.Message))
 	})
 	report.Findings = slices.Compact(report.Findings)
 	return report
+}
+
+// once leaves out what follows from another finding: who is told of a missing pause (E002), or of one that no grace
+// period like this holds (E012), with the grace period to write, needn't be told of the grace period too (E001).
+func once(found []Finding) []Finding {
+	causes := map[*container]Severity{}
+	for _, f := range found {
+		if f.of != nil && f.Rule != "E001" && (causes[f.of] == "" || f.Severity.AtLeast(causes[f.of])) {
+			causes[f.of] = f.Severity
+		}
+	}
+	return slices.DeleteFunc(found, func(f Finding) bool {
+		cause := causes[f.of]
+		return f.Rule == "E001" && cause != "" && cause.AtLeast(f.Severity)
+	})
 }
 
 // hold holds a workload to every rule.

@@ -24,7 +24,7 @@ metadata:
     lifecycle: {preStop: {sleep: {seconds: 30}}}`,
 		Source: "https://docs.aws.amazon.com/elasticloadbalancing/latest/application/edit-target-group-attributes.html#deregistration-delay",
 		check: func(_ *world, l *workload) (found []Finding) {
-			deadline, known := l.deadlineOf(l.main)
+			deadline, known := l.statedDeadline(l.main)
 			for _, d := range l.drainings() {
 				if d.delay >= max(deadline.Max, time.Second) {
 					continue

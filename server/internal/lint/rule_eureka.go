@@ -43,8 +43,10 @@ containers:
 			if need.Worst() <= grace.Max {
 				return nil
 			}
-			return l.here(line, fmt.Sprintf("a pause until callers by Eureka have heard of it takes %s, but the pod is killed after %s (%s)", tell(need), seconds(grace.Max), grace.Source),
-				l.pausing(l.main, advised(w))+"  # or shorter intervals in every caller")
+			found := l.here(line, fmt.Sprintf("a pause until callers by Eureka have heard of it takes %s, but the pod is killed after %s (%s)", tell(need), seconds(grace.Max), grace.Source),
+				l.pausing(l.main, advised(w))+"; or shorter intervals in every caller")
+			found[0].of = l.main
+			return found
 		},
 	}
 }
@@ -56,8 +58,8 @@ func eurekaNotTold() Rule {
 		Why: `Spring tells Eureka that it leaves when its context closes, which is on SIGTERM, and SIGTERM comes when the hook has
 ended. A hook that only sleeps thus pauses before the departure: none of its callers hear of it meanwhile, and soon after
 they do the port is closed. The hook has to say it first, by Spring Cloud's endpoint serviceregistry, which must be
-exposed (management.endpoints.web.exposure.include: health,serviceregistry), or by an endpoint of the program's own, which an
-httpGet hook can call where the image has no shell.`,
+exposed (management.endpoints.web.exposure.include: health,serviceregistry; without health its probes fail), or by an
+endpoint of the program's own, which an httpGet hook can call where the image has no shell.`,
 		Example: `containers:
 - name: orders
   env:
@@ -68,11 +70,11 @@ httpGet hook can call where the image has no shell.`,
     preStop:
       exec:  # the image needs a shell and curl
         command: [sh, -c, 'curl -fsS -X POST -H "Content-Type: application/json" -d "{\"status\":\"OUT_OF_SERVICE\"}"
-          localhost:8080/actuator/serviceregistry; sleep 98']`,
+          localhost:8080/actuator/serviceregistry || echo "Eureka was not told" >/proc/1/fd/2; sleep 98']`,
 		Source: "https://github.com/spring-cloud/spring-cloud-netflix/issues/4488",
 		check: func(_ *world, l *workload) []Finding {
 			p := l.pauseOf(l.main)
-			if l.eureka() == nil || l.ownPause(l.main).kind == pauseSelf || !p.known || p.length == 0 || p.fails(l.main) || tells.MatchString(p.script) {
+			if l.eureka() == nil || l.ownPause(l.main).kind == pauseSelf || !p.known || p.length == 0 || p.kind == pauseHTTP || p.fails(l.main) || tells.MatchString(p.script) {
 				return nil
 			}
 			return l.here(p.line, fmt.Sprintf("container %s sleeps for %s (%s) before Spring tells Eureka, on SIGTERM, that it leaves: its callers don't know of it meanwhile", l.main.name, seconds(p.length), p.what),
@@ -84,7 +86,7 @@ httpGet hook can call where the image has no shell.`,
 // tells finds the word to a registry in a hook's script.
 var tells = regexp.MustCompile(`(?i)service-?registry|/eureka/|out_of_service|deregister`)
 
-// telling is a hook that has Eureka told before it pauses.
+// telling is a hook that has Eureka told before it pauses, whether or not that could be done.
 func (l *workload) telling(length time.Duration) string {
 	port := 8080
 	for p := range l.main.get("ports").each() {
@@ -94,11 +96,11 @@ func (l *workload) telling(length time.Duration) string {
 		break
 	}
 	if shellOf(l.main) == lacking {
-		return fmt.Sprintf("lifecycle: {preStop: {httpGet: {port: %d, path: /leave}}}  # an endpoint of your own, that says OUT_OF_SERVICE to Eureka and answers %d s later: the image has no shell",
-			port, wholeSeconds(length))
+		return fmt.Sprintf("lifecycle: {preStop: {httpGet: {port: %d, path: /leave}}}  # %s: an endpoint of your own, that says OUT_OF_SERVICE to Eureka and answers %d s later: the image has no shell\n"+
+			"annotations: {eider.dev/pause: %[3]ds}  # %[4]s", port, ofContainer, wholeSeconds(length), ofPods)
 	}
-	return fmt.Sprintf(`lifecycle: {preStop: {exec: {command: [sh, -c, 'curl -fsS -X POST -H "Content-Type: application/json" -d "{\"status\":\"OUT_OF_SERVICE\"}" localhost:%d/actuator/serviceregistry; sleep %d']}}}`,
-		port, wholeSeconds(length)) + "  # it must be exposed: management.endpoints.web.exposure.include"
+	return fmt.Sprintf(`lifecycle: {preStop: {exec: {command: [sh, -c, 'curl -fsS -X POST -H "Content-Type: application/json" -d "{\"status\":\"OUT_OF_SERVICE\"}" localhost:%d/actuator/serviceregistry || echo "Eureka was not told" >/proc/1/fd/2; sleep %d']}}}`,
+		port, wholeSeconds(length)) + "  # " + ofContainer + "; the endpoint must be exposed: management.endpoints.web.exposure.include=health,serviceregistry"
 }
 
 // registers tells whether the pods enter Eureka, so that they are called without a Service.
@@ -119,7 +121,7 @@ func (l *workload) registers() bool {
 // eureka is the window of callers that find this workload by Eureka, nil if none do. Its own settings stand for theirs:
 // mostly one fleet has one configuration.
 func (l *workload) eureka() window.Sum {
-	if !l.registers() {
+	if !l.registered {
 		return nil
 	}
 	set, said := map[string]string{}, map[string]string{}

@@ -32,12 +32,24 @@ containers:
 				if room.Short() == 0 {
 					continue
 				}
-				found = append(found, l.here(line, fmt.Sprintf("container %s needs %s, but is killed after %s (%s)", c.name, tell(need), seconds(grace.Max), grace.Source),
-					fmt.Sprintf("terminationGracePeriodSeconds: %d", wholeSeconds(need.Worst()+l.lacking(c))))...)
+				f := l.here(line, fmt.Sprintf("container %s needs %s, but is killed after %s (%s)", c.name, tell(need), seconds(grace.Max), grace.Source),
+					fmt.Sprintf("terminationGracePeriodSeconds: %d  # %s", wholeSeconds(need.Worst()+l.lacking(c)), ofPod))
+				if l.assumes(c) && room.Short() <= springPhase {
+					f[0].Severity = Warning
+				}
+				f[0].of = c
+				found = append(found, f...)
 			}
 			return found
 		},
 	}
+}
+
+// assumes tells whether a container's deadline is Spring's default, which no manifest says.
+func (l *workload) assumes(c *container) bool {
+	_, stated := l.statedDeadline(c)
+	_, known := l.deadlineOf(c)
+	return known && !stated
 }
 
 // lacking is how much longer a pause is to be than it is, by other rules: one grace period satisfies them all.
@@ -72,6 +84,7 @@ eider.dev/pauses: self.`,
 			}
 			found := l.here(l.main.line(), fmt.Sprintf("container %s has no pause: it stops serving while callers still call it, for up to %s", l.main.name, tell(l.windowOf())),
 				l.pausing(l.main, advised(l.windowOf())))
+			found[0].of = l.main
 			if l.kind == "StatefulSet" {
 				found[0].Severity = Warning // its clients often know one pod by name, and have connections of their own
 			}
@@ -87,15 +100,25 @@ func (l *workload) pausing(c *container, length time.Duration) string {
 		need = append(need, d)
 	}
 	need = append(need, window.Fixed("margin", margin, ""))
-	patch := fmt.Sprintf("lifecycle: {preStop: {sleep: {seconds: %d}}}", wholeSeconds(length))
-	if c == l.main && l.registers() {
+	patch := fmt.Sprintf("lifecycle: {preStop: {sleep: {seconds: %d}}}  # %s", wholeSeconds(length), ofContainer)
+	if length == leastPause {
+		patch += "; never less: 5 s lost nothing on a real node"
+	}
+	if c == l.main && l.registered {
 		patch = l.telling(length)
 	}
 	if grace, _ := l.grace(); need.Worst() > grace.Max {
-		patch += fmt.Sprintf("\nterminationGracePeriodSeconds: %d", wholeSeconds(need.Worst()))
+		patch += fmt.Sprintf("\nterminationGracePeriodSeconds: %d  # %s: %s", wholeSeconds(need.Worst()), ofPod, parts(need))
 	}
 	return patch
 }
+
+// Where the lines of a patch go, which is said in each: in the other's place Kubernetes ignores them.
+const (
+	ofContainer = "in the container"
+	ofPod       = "in the pod's spec, beside containers"
+	ofPods      = "in the metadata of the pods' template"
+)
 
 // elsewhere tells whether there is another pod for callers to go to while one leaves. Without, a pause buys nothing.
 func (l *workload) elsewhere() bool {
@@ -154,7 +177,7 @@ pause. preStop.sleep (on by default since Kubernetes 1.30) is done by the kubele
 				default:
 					continue
 				}
-				f := l.here(p.line, "container "+c.name+" "+message, l.pausing(c, max(p.length, 5*time.Second)))
+				f := l.here(p.line, "container "+c.name+" "+message, l.pausing(c, max(p.length, leastPause)))
 				f[0].Severity = severity
 				found = append(found, f...)
 			}

@@ -49,7 +49,7 @@ func scriptOf(words []string) (string, bool) {
 }
 
 var (
-	parts   = regexp.MustCompile(`&&|\|\||[;|&\n]`)
+	chained = regexp.MustCompile(`&&|\|\||[;|&\n]`)
 	handsOn = regexp.MustCompile(`(?:^|[\s;&|(])(?:trap|tini|dumb-init|exec\s+"?\$)`)
 )
 
@@ -60,7 +60,7 @@ func swallows(shell, script string) bool {
 	if handsOn.MatchString(script) {
 		return false
 	}
-	commands := parts.Split(strings.TrimRight(script, "; \n"), -1)
+	commands := chained.Split(strings.TrimRight(script, "; \n"), -1)
 	last := strings.TrimSpace(commands[len(commands)-1])
 	switch {
 	case strings.HasPrefix(last, "exec ") || last == "" || last == "wait":

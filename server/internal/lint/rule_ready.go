@@ -21,7 +21,7 @@ only as harmless as the arrival of its successor.`,
 		Source: "https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/#readiness-probe",
 		check: func(_ *world, l *workload) []Finding {
 			gated := l.pod.get("readinessGates").ok() // what decides then isn't in the manifest
-			if l.main.get("readinessProbe").ok() || gated || len(l.services) == 0 && l.registers() {
+			if l.main.get("readinessProbe").ok() || gated || len(l.services) == 0 && l.registered {
 				return nil
 			}
 			return l.here(l.main.line(), fmt.Sprintf("container %s has no readinessProbe: callers are sent to it before it listens", l.main.name),

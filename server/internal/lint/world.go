@@ -42,6 +42,8 @@ type workload struct {
 	sidecars   []*container // init containers that go on running: they stop after the ordinary ones
 	main       *container   // the one that answers what a Service sends
 	scaler     *object      // HorizontalPodAutoscaler
+	registered bool         // the pods enter Eureka
+	spring     bool         // the program is Spring Boot's, as far as one sees
 }
 
 // container is one of a pod's.
@@ -178,6 +180,8 @@ func (l *workload) open() {
 			l.main, rank = c, r
 		}
 	}
+	l.registered = l.registers()
+	l.spring = l.registered || l.boots()
 }
 
 // answers ranks how surely a container is what a Service sends to: 3 its port by name or number, 2 a port of an
@@ -234,7 +238,7 @@ func (l *workload) serves() bool {
 			}
 		}
 	}
-	return l.registers()
+	return l.registered
 }
 
 // quiet tells of a port's name whether only probes and scrapers call it, who ask again.
