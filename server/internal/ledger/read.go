@@ -244,10 +244,12 @@ func (t *Table) Timing(service string) (eider.Timing, bool) {
 	}
 	out := eider.Timing{Service: service, Beat: t.cfg.Beat, SuspectAfter: t.cfg.SuspectAfter, Evidence: dialTimes[len(dialTimes)-1],
 		Reattach: t.cfg.Reattach, Cap: t.cfg.Cap + max(t.waits-t.clock, 0), Before: max(t.before-t.clock, 0), Bound: t.Bound(service)}
+	var extra moment
 	for _, e := range svc.live {
-		out.Lease = max(out.Lease, e.lease+e.extra)
+		out.Lease, extra = max(out.Lease, e.lease+e.extra), max(extra, e.extra)
 	}
 	out.Lease = cmp.Or(out.Lease, t.cfg.Lease)
+	out.SuspectAfter, out.Reattach = out.SuspectAfter+extra, out.Reattach+extra // who waits as told isn't silent
 	if svc.strangers > 0 {
 		out.Unknown = t.cfg.Unknown
 	}
