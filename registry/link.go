@@ -39,7 +39,7 @@ type links struct {
 	at      int // which address is current
 	current *link
 	homing  bool // somebody looks whether home is back
-	vain    int  // links in a row over which no node has welcomed us, or it hung after that
+	vain    int  // links in a row over which no node has welcomed us, or it hung before it was prompt
 }
 
 // link is one connection, or the attempt to make one. It is never mended: a new one takes its place.
@@ -49,7 +49,8 @@ type link struct {
 	uses    int                     // guarded by links.mu
 	within  time.Duration           // so long a dial may take
 	greet   time.Duration           // so long the node's Welcome may, with the dial; and its answers, see session
-	stood   atomic.Bool             // a node has welcomed us over it
+	stood   atomic.Bool             // a node has welcomed us over it,
+	prompt  atomic.Bool             // and has answered soon until nobody was patient any more
 	retired chan struct{}           // closed when a better one has taken its place
 	ends    atomic.Pointer[connEnd] // nil before the connection is made
 	conn    atomic.Pointer[net.Conn]
@@ -84,14 +85,18 @@ func (l *links) take() (*link, error) {
 
 // give hands a link back. A failed one is nobody's current link any more. One whose node hung was in vain, though it
 // had stood: behind a herd, whoever has as little patience each time comes back with all the others, again and again.
+// Once its answers were prompt there was no herd before it: if it hangs later, that is the first time.
 func (l *links) give(k *link, failed, hung bool) {
 	l.mu.Lock()
 	k.uses--
 	if failed && k == l.current {
 		l.current = nil
 		l.at = (l.at + 1) % len(l.addrs)
-		if l.vain++; k.stood.Load() && !hung {
+		switch l.vain++; {
+		case k.stood.Load() && !hung:
 			l.vain = 0
+		case k.prompt.Load():
+			l.vain = 1
 		}
 	}
 	unused := k.uses == 0 && k != l.current

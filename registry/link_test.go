@@ -220,6 +220,31 @@ func TestH3AnswersMayTakeLongerBehindAHerd(t *testing.T) {
 	})
 }
 
+// Every node hangs some day, and one that had answered soon until then had no herd before it: whoever is cut from it begins
+// to be patient anew, however often that has happened before.
+func TestH3APromptNodeThatHangsIsTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := newFake(t)
+		reg := node.open(Config{})
+		_, c := listedOne(node, reg)
+		for times := range 4 {
+			until(c, echoed)
+			c.say(&pb.AttachReply{Kind: &pb.AttachReply_Beaten{Beaten: &pb.Beaten{}}})
+			synctest.Wait()
+			until(c, echoed) // and it hangs
+			c = node.attach()
+			c.say(grant(until(c, (*pb.AttachRequest).GetRegister), 1))
+			synctest.Wait()
+			reg.links.mu.Lock()
+			k := reg.links.current
+			reg.links.mu.Unlock()
+			if k.greet != 2*answerWithin || k.within != 2*dialWithin {
+				t.Errorf("hung %d times: a Welcome may take %v and a dial %v, want %v and %v", times+1, k.greet, k.within, 2*answerWithin, 2*dialWithin)
+			}
+		}
+	})
+}
+
 func echoed(m *pb.AttachRequest) *pb.Beat {
 	if m.GetBeat().GetEcho() {
 		return m.GetBeat()

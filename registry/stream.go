@@ -238,8 +238,10 @@ func (s *session[Req, Reply]) read() error {
 
 // answered takes an answer. A node that gives it soon has no herd before it, or has it no more.
 func (s *session[Req, Reply]) answered() {
-	if wait := s.waits.Load(); time.Since(s.begun)-time.Duration(s.since.Load()) < answerWithin/2 {
-		s.waits.Store(max(wait/2, int64(answerWithin)))
+	if time.Since(s.begun)-time.Duration(s.since.Load()) < answerWithin/2 {
+		wait := max(s.waits.Load()/2, int64(answerWithin))
+		s.waits.Store(wait)
+		s.link.prompt.CompareAndSwap(false, wait == int64(answerWithin))
 	}
 	s.asked.Store(false)
 	s.calm()
