@@ -136,6 +136,39 @@ func TestReturnHomeSaysMoving(t *testing.T) {
 	})
 }
 
+// A node that answers a last question after it was told Moving, and then hangs, holds up nobody who has a new connection
+// for longer than one that hangs at once.
+func TestReturnHomeIsNotHeldUpByALateAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := threeNodes(t)
+		reg := Open(Config{Addr: "a:1,b:1", Dial: all.dial, Logger: slog.New(slog.DiscardHandler)})
+		defer reg.Close()
+		home, away := all[reg.links.addrs[0]], all[reg.links.addrs[1]]
+		home.kill(errRefused)
+		if _, err := reg.Register(orders); err != nil {
+			t.Fatal(err)
+		}
+		c := away.attach()
+		c.say(grant(until(c, (*pb.AttachRequest).GetRegister), 1))
+		home.start()
+		away.hung.Store(true)
+		for { // one answer for each question, until it is told
+			m := c.hear()
+			if m.GetBeat().GetEcho() || m.GetMoving() != nil {
+				c.say(&pb.AttachReply{Kind: &pb.AttachReply_Beaten{Beaten: &pb.Beaten{}}})
+			}
+			if m.GetMoving() != nil {
+				break
+			}
+		}
+		begin := time.Now()
+		home.attach()
+		if took := time.Since(begin); took > farewell+50*time.Millisecond {
+			t.Errorf("home was attached to %s after Moving, want %s", took, farewell)
+		}
+	})
+}
+
 // Behind a herd a node comes to each connection late. Whoever gave up as early each time would begin at the end again
 // and again, and nobody would ever be served: a dial may take longer with each that was in vain.
 func TestH3DialsLastLongerBehindAHerd(t *testing.T) {

@@ -141,6 +141,7 @@ type session[Req, Reply any] struct {
 	since  atomic.Int64 // begun, in ns, when it was last asked for
 	waits  atomic.Int64 // ns that the dog waits for an answer: as for the Welcome, and half of that with each that is soon
 	gone   error        // why the writer has said its last word; read once it has ended
+	moved  atomic.Bool  // that was because of another connection, so the dog waits no longer than farewell
 }
 
 // once opens a stream, speaks it to its end, and returns how long it was welcome and why it ended.
@@ -249,7 +250,12 @@ func (s *session[Req, Reply]) answered() {
 
 // calm calms the dog: the next question comes within askEvery, and has its time to be answered. It
 // goes on even if no question can be asked, since the writer may be the one that is stuck.
-func (s *session[Req, Reply]) calm() { s.dog.Reset(askEvery + time.Duration(s.waits.Load())) }
+func (s *session[Req, Reply]) calm() {
+	s.dog.Reset(askEvery + time.Duration(s.waits.Load()))
+	if s.moved.Load() { // after the reset: the writer says so before its own
+		s.dog.Reset(farewell)
+	}
+}
 
 // write says what is due, until the stream ends, moves or is closed.
 func (s *session[Req, Reply]) write() {
@@ -318,6 +324,7 @@ func (s *session[Req, Reply]) part() {
 func (s *session[Req, Reply]) depart(last *Req, why error) {
 	s.gone = why
 	if errors.Is(why, errMoved) {
+		s.moved.Store(true)
 		s.dog.Reset(farewell)
 	}
 	if last != nil && s.stream.Send(last) != nil {
