@@ -18,4 +18,5 @@ type Timing struct {
 	Unknown      time.Duration `json:"unknown_ns,omitzero"` // the pause for unknown callers, if it has any
 	Before       time.Duration `json:"before_ns,omitzero"`  // for how long callers from before are still waited for
 	Bound        time.Duration `json:"bound_ns"`            // a drain begun now pauses no longer, whoever its callers are
+	Void         []string      `json:"void,omitempty"`      // why a lease that runs out may end nobody of it now, in sentences
 }

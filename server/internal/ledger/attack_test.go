@@ -125,6 +125,30 @@ func TestAttackPostponesAnother(t *testing.T) {
 	}
 }
 
+// A retry-after that somebody got who only named an instance puts off nobody's suspicion and lapse.
+func TestAttackPutsOffAnothersLapse(t *testing.T) {
+	for name, c := range map[string]struct {
+		shown Secret
+		want  eider.Status
+	}{"a stranger": {secretOf(2), eider.Lapsed}, "nobody": {Secret{}, eider.Lapsed}, "its own process": {secretOf(1), eider.Up}} {
+		w := fresh(t)
+		a := w.attach("orders@1")
+		if _, err := w.show(a, recordOf("1", 7, 1), Proof{Shown: secretOf(1)}); err != nil {
+			t.Fatal(err)
+		}
+		w.saw(w.tb.Extend(w.now, key("orders/1"), c.shown, 10*time.Second))
+		a.beats = false
+		w.advance(25 * time.Second)
+		status := eider.Lapsed
+		if in, ok := w.tb.Instance(key("orders/1")); ok {
+			status = in.Status
+		}
+		if status != c.want {
+			t.Errorf("%s was told to come back in 10s, and the silent instance is %s after 25s, want %s", name, status, c.want)
+		}
+	}
+}
+
 // Whoever comes under a caller's name from elsewhere acknowledges for himself alone, and says goodbye for himself alone.
 func TestAttackForgesAnAcknowledgement(t *testing.T) {
 	for name, c := range map[string]struct{ addr, id, thiefAddr, thiefID string }{

@@ -271,7 +271,7 @@ func (c *chaos) step() string {
 		}
 	case "extend":
 		d := time.Duration(c.n("s", 10)) * time.Second
-		c.took(c.tb.Extend(c.now, c.key(), d))
+		c.took(c.tb.Extend(c.now, c.key(), Secret{}, d))
 		c.took(c.tb.ExtendCaller(c.now, peer, d))
 	default:
 		c.callers(verb, f, svc, peer)

@@ -298,7 +298,7 @@ func TestRetryAfterExtendsLeaseAndCap(t *testing.T) {
 	w.ports["10.0.0.1:82"] = NoAnswer
 	w.detach("p2", Lost)
 	before, _ := w.tb.Timing("orders")
-	w.saw(w.tb.Extend(w.now, key("orders/2"), 5*time.Second))
+	w.saw(w.tb.Extend(w.now, key("orders/2"), Secret{}, 5*time.Second))
 	if now, _ := w.tb.Timing("orders"); now.Lease != before.Lease+5*time.Second || now.SuspectAfter != before.SuspectAfter+5*time.Second || now.Reattach != before.Reattach+5*time.Second {
 		t.Errorf("told to come back in 5s, and the window was derived from %+v and is from %+v", before, now)
 	}

@@ -64,6 +64,9 @@ func TestR2PreservationEndsByItself(t *testing.T) {
 	w.advance(2 * time.Second)
 	w.silence(5)
 	w.advance(200 * time.Second)
+	if now, _ := w.tb.Timing("orders"); len(now.Void) != 2 {
+		t.Errorf("the window of who is preserved is void for %q, want its node's and its group's reasons", now.Void)
+	}
 	if got := w.count(eider.EventLapsed); got != 0 || w.count(eider.EventPreserving) != 2 || len(w.tb.Void()) != 2 {
 		t.Fatalf("within ten leases: %d lapsed, %d scopes preserving, void: %q", got, w.count(eider.EventPreserving), w.tb.Void())
 	}
@@ -75,6 +78,9 @@ func TestR2PreservationEndsByItself(t *testing.T) {
 		w.advance(20 * time.Second)
 	}
 	w.advance(40 * time.Second)
+	if now, _ := w.tb.Timing("orders"); len(now.Void) != 0 {
+		t.Errorf("in the end a lease ends somebody again, and it is void: %q", now.Void)
+	}
 	if w.count(eider.EventLapsed) != 5 || w.tb.Void() != nil || w.tb.Counts().Suspects != 0 {
 		t.Errorf("in the end %d have lapsed, void: %q", w.count(eider.EventLapsed), w.tb.Void())
 	}

@@ -253,7 +253,24 @@ func (t *Table) Timing(service string) (eider.Timing, bool) {
 	if svc.strangers > 0 {
 		out.Unknown = t.cfg.Unknown
 	}
+	out.Void = t.voids(service)
 	return out, true
+}
+
+// voids says in sentences why silence may end nobody of a service now.
+func (t *Table) voids(service string) (out []string) {
+	if t.preserving > 0 {
+		for _, g := range t.groups {
+			if g.preserving && g.key.service == service {
+				out = append(out, g.sentence("instances of "+g.String()))
+			}
+		}
+	}
+	slices.Sort(out)
+	if t.node.preserving {
+		out = append([]string{t.node.sentence("instances of this node")}, out...)
+	}
+	return out[:min(len(out), maxVoid)]
 }
 
 // maxVoid bounds the sentences of Void.

@@ -163,9 +163,9 @@ func (t *Table) cure(e *entry, reasons eider.Suspicion) {
 
 // Extend adds a retry-after that this node has handed out for an instance to its lease, and to the time
 // that it has to attach again: whoever waits as told isn't silent.
-func (t *Table) Extend(now time.Time, key eider.Key, d time.Duration) Effects {
+func (t *Table) Extend(now time.Time, key eider.Key, shown Secret, d time.Duration) Effects {
 	t.begin(now)
-	if e := t.find(key); e != nil && e.live() && e.owned && d > 0 {
+	if e := t.find(key); e != nil && e.live() && e.owned && d > 0 && e.proven(Proof{Shown: shown}) {
 		e.extra = min(e.extra+d, maxWait)
 		t.arm(e)
 	}

@@ -194,7 +194,7 @@ func (k *Known) push() window.Term {
 // silence is the window of a lost host: its lease since its last beat.
 func (k *Known) silence() window.Window {
 	t := &k.Timing
-	return window.Window{Void: strings.Join(k.Node.Void, "; "), Terms: window.Sum{
+	return window.Window{Void: strings.Join(k.Timing.Void, "; "), Terms: window.Sum{
 		window.Uniform("lease", max(t.Lease-t.Beat, 0), t.Lease, fmt.Sprintf("lease = %s, beat = %s", t.Lease, t.Beat)), k.push()},
 		VoidWhen: []string{"more instances silent at once than preservation lets go", "the node is away: callers keep their lists"}}
 }

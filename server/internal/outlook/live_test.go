@@ -84,7 +84,11 @@ func TestTheWindowsOfACrash(t *testing.T) {
 		t.Errorf("nothing voids it, and it says %q", l.Crash.Void)
 	}
 	k := known()
-	k.Node.Void = []string{"preserving orders", "and more"}
+	k.Node.Void = []string{"preserving payments", "the disk is full"} // which doesn't keep anybody of this service
+	if l = outlook.OfService(k); l.Crash.Void != "" || len(l.Void) != 2 {
+		t.Errorf("what voids others' windows voids this one: %q, of the node %q", l.Crash.Void, l.Void)
+	}
+	k.Timing.Void = []string{"preserving orders", "and more"}
 	if l = outlook.OfService(k); l.Crash.Void != "preserving orders; and more" || l.Planned.Void != "" {
 		t.Errorf("the node preserves: crash %q, planned %q", l.Crash.Void, l.Planned.Void)
 	}

@@ -186,7 +186,8 @@ var instanceCases = []testCase{
 		}
 		p := w.serve("orders", "1")
 		p.silence()
-		post.Postpone(p.rec.Key, 10*time.Second)
+		post.Postpone(p.rec.Key, [16]byte{1}, time.Minute) // somebody else, who isn't believed
+		post.Postpone(p.rec.Key, p.secret, 10*time.Second)
 		w.pass(lease + time.Second)
 		if s, _ := w.status("orders", "1"); s != eider.Up {
 			w.Errorf("%s a lease after the last beat, though told to come back 10 s later", s)

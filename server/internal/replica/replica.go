@@ -40,8 +40,8 @@ type Reader interface {
 // come back later has that much longer before his lease lapses or his cap passes. A front asks for it
 // by a type assertion, before it answers.
 type Postponer interface {
-	Postpone(key eider.Key, by time.Duration)     // the lease of a known instance
-	PostponeCaller(caller Peer, by time.Duration) // the cap of a known caller, if it is he
+	Postpone(key eider.Key, secret [16]byte, by time.Duration) // the lease of a known instance, if that is its secret
+	PostponeCaller(caller Peer, by time.Duration)              // the cap of a known caller, if it is he
 }
 
 // Auditor is a Registry that takes events of its fronts among its own: who wasn't let in, what an operator did. A

@@ -136,7 +136,7 @@ func (a *attachment) admit(key eider.Key, m *pb.Register) (replica.Grant, error)
 	if !again && len(a.keys) >= a.srv.cfg.Limits.Instances {
 		return replica.Grant{}, eider.Errorf(eider.Limited, op, "this stream has %d instances and takes no more; open another stream", len(a.keys))
 	}
-	if err := a.pass(op, key, rec.Incarnation.Number != 0); err != nil {
+	if err := a.pass(op, key, [16]byte(shown), rec.Incarnation.Number != 0); err != nil {
 		return replica.Grant{}, err
 	}
 	if !again {
@@ -153,7 +153,7 @@ func (a *attachment) admit(key eider.Key, m *pb.Register) (replica.Grant, error)
 
 // pass lets a registration pass, or tells it when to come back: first by its identity's own rate, so that one that
 // is too fast takes nobody else's turn.
-func (a *attachment) pass(op string, key eider.Key, known bool) error {
+func (a *attachment) pass(op string, key eider.Key, secret [16]byte, known bool) error {
 	// Who carries a number was here, or on another run of this node, before: its lease is at stake. To
 	// look it up instead would cost a view each time, and a liar gains no more than that class.
 	class := a.srv.register
@@ -171,7 +171,7 @@ func (a *attachment) pass(op string, key eider.Key, known bool) error {
 		return nil
 	}
 	if p, can := a.srv.reg.(replica.Postponer); can && known {
-		p.Postpone(key, after)
+		p.Postpone(key, secret, after)
 	}
 	return &eider.Error{Op: op, Kind: eider.Limited, RetryAfter: after,
 		Err: fmt.Errorf("too many instances register at once; come back in %s", after.Round(time.Millisecond))}

@@ -91,7 +91,7 @@ func (f *fake) Watch(p replica.Peer) (replica.Watcher, error) {
 	return fakeWatcher{s}, nil
 }
 
-func (f *fake) Postpone(key eider.Key, by time.Duration) {
+func (f *fake) Postpone(key eider.Key, _ [16]byte, by time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.postponed[key.String()] += by

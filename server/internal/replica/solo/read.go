@@ -97,10 +97,10 @@ func (r *Registry) Timing(service string) (out eider.Timing, known bool) {
 }
 
 // Postpone adds a retry-after that was handed out for a known instance to its lease.
-func (r *Registry) Postpone(key eider.Key, by time.Duration) {
+func (r *Registry) Postpone(key eider.Key, secret [16]byte, by time.Duration) {
 	defer r.mu.Unlock()
 	if now, err := r.enter("postpone"); err == nil {
-		r.apply(now, r.table.Extend(now, key, by))
+		r.apply(now, r.table.Extend(now, key, secret, by))
 	}
 }
 
