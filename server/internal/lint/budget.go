@@ -3,6 +3,7 @@ package lint
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/eiderhq/eider/window"
@@ -68,7 +69,7 @@ func (l *workload) statedDeadline(c *container) (window.Term, bool) {
 			return window.Fixed("the program's shutdown deadline", d, l.noted("eider.dev/shutdown-deadline", n)), true
 		}
 	}
-	if c.settings.get("server.shutdown").value == "immediate" {
+	if strings.EqualFold(c.settings.get("server.shutdown").value, "immediate") {
 		return window.Term{}, false
 	}
 	for _, k := range deadlines {
@@ -82,7 +83,7 @@ func (l *workload) statedDeadline(c *container) (window.Term, bool) {
 			return window.Fixed("the program's shutdown deadline", d, l.at(s)), true
 		}
 	}
-	if s := c.settings.get("server.shutdown"); s.value == "graceful" {
+	if s := c.settings.get("server.shutdown"); strings.EqualFold(s.value, "graceful") {
 		return window.Fixed("Spring's shutdown phase", springPhase, "its default, as "+l.at(s)+" is graceful"), true
 	}
 	return window.Term{}, false

@@ -130,8 +130,11 @@ func localCheck(s *object) window.Term {
 		interval, source = number(n, 10), "10 s and 3 failures, unless its annotations say otherwise"
 		threshold = number(s.annotation(awsService+"healthcheck-unhealthy-threshold"), 3)
 	}
-	return window.Term{Name: "the load balancer's health check of the node", Max: time.Duration(interval*threshold) * time.Second, Source: source}
+	return window.Term{Name: "the load balancer's health check of the node", Max: failing(interval, threshold), Source: source}
 }
+
+// localWindow is how long a node whose last pod leaves is still sent to.
+func localWindow(s *object) window.Sum { return append(window.Sum{localCheck(s)}, kubernetes()...) }
 
 // anchored are the Services that send only to pods of the node that was asked.
 func (l *workload) anchored() (out []*object) {

@@ -51,6 +51,22 @@ func advised(w window.Sum) time.Duration {
 	return max((w.Worst() + margin + time.Second - 1).Truncate(time.Second), leastPause)
 }
 
+// advised is the pause that satisfies every rule: long enough for the window, and for a load balancer with a list or a
+// health check of its own, unless somebody has said what the window is.
+func (l *workload) advised() time.Duration {
+	length := advised(l.windowOf())
+	if l.declared() {
+		return length
+	}
+	if o, _ := l.direct(); o != nil {
+		length = max(length, controllers.Max)
+	}
+	for _, s := range l.anchored() {
+		length = max(length, advised(localWindow(s)))
+	}
+	return length
+}
+
 // tell writes a sum with its parts: "27s = preStop sleep 5s + the program's shutdown deadline 20s (SHUTDOWN_TIMEOUT, line 20) + margin 2s".
 func tell(sum window.Sum) string {
 	told := make([]string, len(sum))

@@ -111,13 +111,23 @@ func (l *workload) ownPause(c *container) pause {
 // lameDuck is CoreDNS' own pause, which stands in its Corefile.
 func (l *workload) lameDuck() pause {
 	for _, m := range l.mounted() {
-		corefile := m.get("data", "Corefile")
-		if found := lameducks.FindStringSubmatch(corefile.text()); found != nil {
-			d, ok := duration(found[1], time.Second)
-			return pause{kind: pauseSelf, length: d, known: ok, what: "lameduck in Corefile"}
+		if p := m.corefile(); p.kind != pauseNone {
+			return p
 		}
 	}
 	return pause{}
+}
+
+// corefile is the pause that a ConfigMap's Corefile sets, looked for once: it may be long, and is asked for often.
+func (o *object) corefile() pause {
+	if o.asCorefile == nil {
+		o.asCorefile = &pause{}
+		if found := lameducks.FindStringSubmatch(o.get("data", "Corefile").text()); found != nil {
+			d, ok := duration(found[1], time.Second)
+			*o.asCorefile = pause{kind: pauseSelf, length: d, known: ok, what: "lameduck in Corefile"}
+		}
+	}
+	return *o.asCorefile
 }
 
 func (l *workload) hookOf(c *container) pause {

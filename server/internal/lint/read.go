@@ -28,6 +28,7 @@ type object struct {
 	file                  *file
 
 	asVariables, asFiles settings // of a ConfigMap, once asked for
+	asCorefile           *pause
 }
 
 // file is a source and its lines, which the comments are read from.

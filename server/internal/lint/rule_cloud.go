@@ -43,7 +43,7 @@ metadata:
 			}
 			return append(found, Finding{File: o.file.name, Line: line, Object: o.title(),
 				Message: fmt.Sprintf("the load balancer sends to pods by their addresses, while container %s of %s pauses for %s only: %s", l.main.name, l.title(), seconds(p.length), controllers),
-				Patch:   l.pausing(l.main, controllers.Max)})
+				Patch:   l.pausing(l.main, l.advised())})
 		},
 	}
 }
@@ -77,13 +77,13 @@ terminationGracePeriodSeconds: 58  # with a deadline of 30 s`,
 				return nil
 			}
 			for _, s := range l.anchored() {
-				w := append(window.Sum{localCheck(s)}, kubernetes()...)
+				w := localWindow(s)
 				if p.length >= w.Worst() {
 					continue
 				}
 				found = append(found, Finding{File: s.file.name, Line: s.get("spec", "externalTrafficPolicy").line(), Object: s.title(),
 					Message: fmt.Sprintf("a node whose last pod leaves is sent to for %s, while container %s of %s pauses for %s", tell(w), l.main.name, l.title(), seconds(p.length)),
-					Patch:   l.pausing(l.main, advised(w))})
+					Patch:   l.pausing(l.main, l.advised())})
 			}
 			return found
 		},

@@ -3,6 +3,7 @@ package lint
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,7 +45,7 @@ containers:
 				return nil
 			}
 			found := l.here(line, fmt.Sprintf("a pause until callers by Eureka have heard of it takes %s, but the pod is killed after %s (%s)", tell(need), seconds(grace.Max), grace.Source),
-				l.pausing(l.main, advised(w))+"; or shorter intervals in every caller")
+				l.pausing(l.main, l.advised())+"; or shorter intervals in every caller")
 			found[0].of = l.main
 			return found
 		},
@@ -78,7 +79,7 @@ endpoint of the program's own, which an httpGet hook can call where the image ha
 				return nil
 			}
 			return l.here(p.line, fmt.Sprintf("container %s sleeps for %s (%s) before Spring tells Eureka, on SIGTERM, that it leaves: its callers don't know of it meanwhile", l.main.name, seconds(p.length), p.what),
-				l.pausing(l.main, max(p.length, advised(l.eureka()))))
+				l.pausing(l.main, max(p.length, l.advised(), advised(l.eureka()))))
 		},
 	}
 }
@@ -106,7 +107,8 @@ func (l *workload) telling(length time.Duration) string {
 // registers tells whether the pods enter Eureka, so that they are called without a Service.
 func (l *workload) registers() bool {
 	for _, c := range l.containers {
-		if s := c.settings.get("eureka.client.register-with-eureka", "eureka.client.enabled"); strings.EqualFold(s.value, "false") {
+		if slices.ContainsFunc([]string{"eureka.client.register-with-eureka", "eureka.client.enabled", "spring.cloud.discovery.enabled"},
+			func(name string) bool { return strings.EqualFold(c.settings.get(name).value, "false") }) {
 			continue
 		}
 		if c.settings.get("eureka.client.service-url.defaultZone", "eureka.client.register-with-eureka", "eureka.client.enabled",
@@ -133,7 +135,7 @@ func (l *workload) eureka() window.Sum {
 		note("client cache", "client-cache", fetch, d)
 	}
 	ttl, enabled := l.main.settings.get("spring.cloud.loadbalancer.cache.ttl"), l.main.settings.get("spring.cloud.loadbalancer.cache.enabled")
-	if d, ok := ttl.duration(time.Second); ok {
+	if d, ok := ttl.duration(time.Millisecond); ok { // as Spring reads a bare number
 		note("load-balancer cache", "load-balancer-cache", ttl, d)
 	}
 	if strings.EqualFold(enabled.value, "false") {

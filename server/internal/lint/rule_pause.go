@@ -58,7 +58,7 @@ func (l *workload) lacking(c *container) time.Duration {
 	if c != l.main || p.kind == pauseSelf || !l.elsewhere() || p.kind != pauseNone && (!p.known || p.length >= l.windowOf().Worst()) {
 		return 0
 	}
-	return max(advised(l.windowOf())-p.length, 0)
+	return max(l.advised()-p.length, 0)
 }
 
 func noPause() Rule {
@@ -83,7 +83,7 @@ eider.dev/pauses: self.`,
 				return nil
 			}
 			found := l.here(l.main.line(), fmt.Sprintf("container %s has no pause: it stops serving while callers still call it, for up to %s", l.main.name, tell(l.windowOf())),
-				l.pausing(l.main, advised(l.windowOf())))
+				l.pausing(l.main, l.advised()))
 			found[0].of = l.main
 			if l.kind == "StatefulSet" {
 				found[0].Severity = Warning // its clients often know one pod by name, and have connections of their own
@@ -119,6 +119,14 @@ const (
 	ofPod       = "in the pod's spec, beside containers"
 	ofPods      = "in the metadata of the pods' template"
 )
+
+// pausesFor is how long a container is to pause by all rules; what callers don't call has none but its hook.
+func (l *workload) pausesFor(c *container) time.Duration {
+	if c != l.main || !l.elsewhere() {
+		return 5 * time.Second
+	}
+	return l.advised()
+}
 
 // elsewhere tells whether there is another pod for callers to go to while one leaves. Without, a pause buys nothing.
 func (l *workload) elsewhere() bool {
@@ -177,7 +185,7 @@ pause. preStop.sleep (on by default since Kubernetes 1.30) is done by the kubele
 				default:
 					continue
 				}
-				f := l.here(p.line, "container "+c.name+" "+message, l.pausing(c, max(p.length, leastPause)))
+				f := l.here(p.line, "container "+c.name+" "+message, l.pausing(c, max(p.length, l.pausesFor(c))))
 				f[0].Severity = severity
 				found = append(found, f...)
 			}
@@ -209,7 +217,7 @@ spec:
 				return nil
 			}
 			return l.here(p.line, fmt.Sprintf("container %s pauses for %s (%s), but callers may call it for %s", l.main.name, seconds(p.length), p.what, tell(w)),
-				l.pausing(l.main, advised(w)))
+				l.pausing(l.main, l.advised()))
 		},
 	}
 }

@@ -51,6 +51,11 @@ func scriptOf(words []string) (string, bool) {
 var (
 	chained = regexp.MustCompile(`&&|\|\||[;|&\n]`)
 	handsOn = regexp.MustCompile(`(?:^|[\s;&|(])(?:trap|tini|dumb-init|exec\s+"?\$)`)
+	// inert is what parts no commands, whatever it holds: text in quotes, a line that goes on, a redirection.
+	inert = regexp.MustCompile(`'[^']*'|"(?:\\.|[^"\\])*"|\\\r?\n|\d*[<>]&[\d-]*|&>`)
+	// execs is a command that takes the shell's place, perhaps with variables of its own, or as a branch.
+	execs  = regexp.MustCompile(`^(?:(?:then|else|do|\{|[^()\s]+\))\s+)?(?:[A-Za-z_]\w*=\S*\s+)*exec\s`)
+	closes = regexp.MustCompile(`^(?:fi|esac|done|\}|)$`)
 )
 
 // swallows tells whether the script's last command stays a child of its shell. A script that traps signals, or hands
@@ -60,11 +65,15 @@ func swallows(shell, script string) bool {
 	if handsOn.MatchString(script) {
 		return false
 	}
-	commands := chained.Split(strings.TrimRight(script, "; \n"), -1)
-	last := strings.TrimSpace(commands[len(commands)-1])
+	commands := chained.Split(inert.ReplaceAllString(strings.TrimRight(script, "; \n"), "_"), -1)
+	end := len(commands) - 1
+	for end > 0 && closes.MatchString(strings.TrimSpace(commands[end])) {
+		end-- // of an if, the last branch counts
+	}
+	last := strings.TrimSpace(commands[end])
 	switch {
-	case strings.HasPrefix(last, "exec ") || last == "" || last == "wait":
-		return last == "wait"
+	case execs.MatchString(last) || last == "":
+		return false
 	case len(commands) == 1 && shell == "bash":
 		return false
 	}
@@ -89,7 +98,7 @@ what SIGTERM would have done. The pause has to come first, and to serve.`,
 				return nil
 			}
 			found := l.here(p.line, fmt.Sprintf("container %s stops by its hook (%s) while callers still call it, for up to %s", l.main.name, short(p.script), tell(l.windowOf())),
-				l.pausing(l.main, advised(l.windowOf())))
+				l.pausing(l.main, l.advised()))
 			if l.kind == "StatefulSet" {
 				found[0].Severity = Warning
 			}

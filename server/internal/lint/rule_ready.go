@@ -3,6 +3,8 @@ package lint
 import (
 	"fmt"
 	"time"
+
+	"github.com/eiderhq/eider/window"
 )
 
 func noReadiness() Rule {
@@ -65,7 +67,7 @@ once in periodSeconds. Until then, and for the time that one probe takes, every 
 				return nil
 			}
 			period, threshold, timeout := number(probe.get("periodSeconds"), 10), number(probe.get("failureThreshold"), 3), number(probe.get("timeoutSeconds"), 1)
-			late := time.Duration(period*threshold+timeout) * time.Second
+			late := window.Sum{{Max: failing(period, threshold)}, {Max: time.Duration(timeout) * time.Second}}.Worst()
 			if late <= tolerable {
 				return nil
 			}
@@ -73,6 +75,11 @@ once in periodSeconds. Until then, and for the time that one probe takes, every 
 				l.main.name, seconds(late), threshold, period, timeout), "periodSeconds: 5\nfailureThreshold: 3")
 		},
 	}
+}
+
+// failing is how long a probe takes to fail so many times, at most what is longer than any grace period.
+func failing(period, threshold int) time.Duration {
+	return time.Duration(min(period*threshold, int(most.Seconds()))) * time.Second
 }
 
 // number is a whole number above 0, or what Kubernetes takes if there is none.

@@ -3,6 +3,7 @@ package lint
 import (
 	"encoding/json"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -73,7 +74,7 @@ func (l *workload) settingsOf(c *container) layers {
 	}
 	ranked := layers{environment}
 	for from := range c.get("envFrom").each() {
-		if m := l.configMap(from.get("configMapRef", "name").text()); m != nil && !from.get("prefix").ok() {
+		if m := l.configMap(from.get("configMapRef", "name").text()); m != nil && !from.get("prefix").ok() && len(ranked) < maxMaps {
 			ranked = append(ranked, m.variables())
 		}
 	}
@@ -164,7 +165,7 @@ func (l *workload) configMap(name string) *object {
 // mounted are the ConfigMaps among the pod's volumes.
 func (l *workload) mounted() (maps []*object) {
 	add := func(name string) {
-		if m := l.configMap(name); m != nil {
+		if m := l.configMap(name); m != nil && len(maps) < maxMaps && !slices.Contains(maps, m) {
 			maps = append(maps, m)
 		}
 	}

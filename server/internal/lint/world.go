@@ -29,6 +29,7 @@ const (
 	maxServices   = 100
 	maxCandidates = 2000 // Services that begin with a label of its
 	maxContainers = 100
+	maxMaps       = 100 // ConfigMaps
 )
 
 // workload is an object that makes pods, and what its pods are.
