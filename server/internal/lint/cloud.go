@@ -40,15 +40,10 @@ func (l *workload) ingresses() (out []*object) {
 func (l *workload) drainings() (out []draining) {
 	for _, o := range append(l.ingresses(), l.services...) {
 		for _, key := range []string{awsService + "target-group-attributes", albIngress + "target-group-attributes"} {
+			const name = "deregistration_delay.timeout_seconds"
 			n := o.annotation(key)
-			for part := range strings.SplitSeq(n.text(), ",") {
-				name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
-				if name != "deregistration_delay.timeout_seconds" {
-					continue
-				}
-				if d, ok := duration(value, time.Second); ok {
-					out = append(out, draining{o, name, d, n.line()})
-				}
+			if d, ok := duration(attribute(n.text(), name), time.Second); ok {
+				out = append(out, draining{o, name, d, n.line()})
 			}
 		}
 		if n := o.annotation(awsService + "connection-draining-timeout"); o.annotation(awsService + "connection-draining-enabled").yes() {
@@ -58,6 +53,18 @@ func (l *workload) drainings() (out []draining) {
 		}
 	}
 	return append(out, l.googles()...)
+}
+
+// attribute is one of "a=1,b=2"; of one that stands there twice the last counts.
+func attribute(text, name string) string {
+	for text != "" {
+		at := strings.LastIndexByte(text, ',')
+		if key, value, ok := strings.Cut(strings.TrimSpace(text[at+1:]), "="); ok && key == name {
+			return value
+		}
+		text = text[:max(at, 0)]
+	}
+	return ""
 }
 
 // googles are of BackendConfigs that a Service names, and of policies that name a Service. Google drains nothing unless

@@ -29,6 +29,7 @@ type object struct {
 
 	asVariables, asFiles settings // of a ConfigMap, once asked for
 	asCorefile           *pause
+	asExcuses            map[string]bool // of what stands before workloads, by rule
 }
 
 // file is a source and its lines, which the comments are read from.

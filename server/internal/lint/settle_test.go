@@ -164,3 +164,47 @@ func TestExec(t *testing.T) {
 		}
 	}
 }
+
+// TestBoundedFindings: a few kilobytes don't become millions of findings, whatever stands before whatever.
+func TestBoundedFindings(t *testing.T) {
+	deployment, front, _ := strings.Cut(fleets["a Service"], "---\n")
+	many := func(annotation string) string {
+		return strings.Repeat(deployment+"---\n", 20) + strings.Replace(front, "{name: orders}", "{name: orders, annotations: {"+annotation+"}}", 1)
+	}
+	for name, c := range map[string]struct {
+		text, rule string
+		most       int
+	}{
+		"ignored": {many("eider.dev/lint-ignore: '" + strings.Repeat("a;b;", 1000) + "'"), "E000", maxComplaints},
+		"drained": {many(awsService + "target-group-attributes: '" + strings.Repeat("deregistration_delay.timeout_seconds=1,", 1000) + "'"), "E009", 20},
+	} {
+		w := read([]Source{{"x", []byte(c.text)}})
+		w.join()
+		n := 0
+		for _, l := range w.workloads {
+			_, faulty := l.excuses()
+			for _, f := range append(faulty, w.hold(l)...) {
+				if f.Rule == c.rule || f.Rule == "" {
+					n++
+				}
+			}
+		}
+		if n == 0 || n > c.most {
+			t.Errorf("%s: %d findings of %s, want 1 to %d", name, n, c.rule, c.most)
+		}
+	}
+	w := read([]Source{{"x", []byte(deployment + "---\n" + front + strings.Repeat("---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: i}\nspec: {defaultBackend: {service: {name: orders}}}\n", 2*maxFronts))}})
+	w.join()
+	if got := len(w.workloads[0].ingresses()); got != maxFronts {
+		t.Errorf("%d Ingresses are looked at, want %d", got, maxFronts)
+	}
+}
+
+// TestTheLastAttributeCounts, as for AWS' controller, and a name that only ends so is another.
+func TestTheLastAttributeCounts(t *testing.T) {
+	for text, want := range map[string]string{"a=1, b=2": "2", "b=1,a=2,b=3,": "3", "xb=1": "", "b": "", "": "", ",,b=1,,": "1"} {
+		if got := attribute(text, "b"); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

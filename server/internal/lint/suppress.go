@@ -63,26 +63,48 @@ type exempt struct{ object, rule string }
 // with them.
 func (l *workload) excuses() (rules map[exempt]bool, faulty []Finding) {
 	rules = map[exempt]bool{}
-	read := func(o *object, n node) {
-		for part := range strings.SplitSeq(n.text(), ";") {
-			if strings.TrimSpace(part) == "" {
-				continue
-			}
-			excuses, fault := readExcuses(strings.Replace(part, ":", " ", 1))
-			if fault != "" {
-				faulty = append(faulty, complaint(o.file.name, n.line(), o.title(), "eider.dev/lint-ignore "+fault))
-			}
-			for _, e := range excuses {
-				rules[exempt{o.title(), e.rule}] = true
-			}
+	add := func(o *object, excused map[string]bool) {
+		for rule := range excused {
+			rules[exempt{o.title(), rule}] = true
 		}
 	}
-	read(l.object, l.annotation("eider.dev/lint-ignore"))
+	own, faulty := l.readIgnored(l.annotation(ignored))
+	add(l.object, own)
 	for _, o := range append(l.ingresses(), l.services...) {
-		read(o, o.annotation("eider.dev/lint-ignore"))
+		if o.asExcuses == nil { // it may stand before thousands of workloads
+			var bad []Finding
+			o.asExcuses, bad = o.readIgnored(o.annotation(ignored))
+			faulty = append(faulty, bad...)
+		}
+		add(o, o.asExcuses)
 	}
 	return rules, faulty
 }
+
+const ignored = "eider.dev/lint-ignore"
+
+// readIgnored reads "E003: our base image has busybox; E004: …", up to a number of faults that nobody reads to the end.
+func (o *object) readIgnored(n node) (rules map[string]bool, faulty []Finding) {
+	rules = map[string]bool{}
+	for part := range strings.SplitSeq(n.text(), ";") {
+		if strings.TrimSpace(part) == "" {
+			continue
+		}
+		excuses, fault := readExcuses(strings.Replace(part, ":", " ", 1))
+		if fault != "" {
+			faulty = append(faulty, complaint(o.file.name, n.line(), o.title(), ignored+" "+fault))
+		}
+		if len(faulty) == maxComplaints {
+			break
+		}
+		for _, e := range excuses {
+			rules[e.rule] = true
+		}
+	}
+	return rules, faulty
+}
+
+const maxComplaints = 20 // of one annotation
 
 // readExcuses reads "E003,E004 our base image has busybox".
 func readExcuses(text string) (excuses []excuse, fault string) {

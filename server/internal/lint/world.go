@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,7 @@ const (
 	maxCandidates = 2000 // Services that begin with a label of its
 	maxContainers = 100
 	maxMaps       = 100 // ConfigMaps
+	maxFronts     = 100 // Ingresses and policies before one Service
 )
 
 // workload is an object that makes pods, and what its pods are.
@@ -91,16 +93,22 @@ func (w *world) index() {
 			}
 		case "Ingress":
 			for _, name := range o.backends() {
-				at := place{"Service", o.namespace, name}
-				w.behind[at] = append(w.behind[at], o)
+				w.leads(o, name)
 			}
 		case "GCPBackendPolicy":
-			at := place{"Service", o.namespace, o.get("spec", "targetRef", "name").text()}
-			w.behind[at] = append(w.behind[at], o)
+			w.leads(o, o.get("spec", "targetRef", "name").text())
 		case "HorizontalPodAutoscaler":
 			target := o.get("spec", "scaleTargetRef")
 			w.scalers[place{target.get("kind").text(), o.namespace, target.get("name").text()}] = o
 		}
+	}
+}
+
+// leads notes that an object stands before a Service.
+func (w *world) leads(o *object, service string) {
+	at := place{"Service", o.namespace, service}
+	if len(w.behind[at]) < maxFronts {
+		w.behind[at] = append(w.behind[at], o)
 	}
 }
 
@@ -174,9 +182,9 @@ func (l *workload) open() {
 		c.settings = l.settingsOf(c)
 	}
 	l.main = l.containers[0]
-	rank := 0
+	rank, targets := 0, l.targets()
 	for _, c := range l.containers {
-		switch r := l.answers(c); {
+		switch r := answers(c, targets); {
 		case r > rank:
 			l.main, rank = c, r
 		}
@@ -187,28 +195,31 @@ func (l *workload) open() {
 
 // answers ranks how surely a container is what a Service sends to: 3 its port by name or number, 2 a port of an
 // ordinary program, 1 a port.
-func (l *workload) answers(c *container) (rank int) {
+func answers(c *container, targets map[string]bool) (rank int) {
 	for port := range c.get("ports").each() {
-		rank = max(rank, 1)
-		if !outbound(c) {
-			rank = max(rank, 2)
+		if targets[port.get("name").text()] || targets[port.get("containerPort").text()] {
+			return 3
 		}
-		for _, service := range l.services {
-			for sp := range service.get("spec", "ports").each() {
-				target := sp.get("targetPort").text()
-				if target == "" {
-					target = sp.get("port").text()
-				}
-				if quiet(sp.get("name").text()) {
-					continue
-				}
-				if target != "" && (target == port.get("name").text() || target == port.get("containerPort").text()) {
-					return 3
-				}
+		rank = 1
+	}
+	if rank > 0 && !outbound(c) {
+		return 2
+	}
+	return rank
+}
+
+// targets are the ports that Services send to, by name or number.
+func (l *workload) targets() map[string]bool {
+	targets := map[string]bool{}
+	for _, service := range l.services {
+		for port := range service.get("spec", "ports").each() {
+			if !quiet(port.get("name").text()) {
+				targets[cmp.Or(port.get("targetPort").text(), port.get("port").text())] = true
 			}
 		}
 	}
-	return rank
+	delete(targets, "")
+	return targets
 }
 
 // serves tells whether somebody calls the pods of a workload, and so may call one that leaves: a Service selects them,
