@@ -108,7 +108,7 @@ func (l *linting) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	for _, f := range report.Faults {
-		fmt.Fprintf(cmd.ErrOrStderr(), "eider: %s\n", f)
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.Root().Name(), f)
 	}
 	switch {
 	case len(report.Faults) > 0:
