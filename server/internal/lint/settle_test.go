@@ -66,7 +66,9 @@ func TestAPatchSettlesIt(t *testing.T) {
 				if len(first.Findings) == 0 {
 					t.Errorf("%s, %s, %s: nothing to settle", name, image, hook)
 				}
+				all := text
 				for _, f := range first.Findings {
+					all = apply(all, f.Patch)
 					patched := apply(text, f.Patch)
 					if patched == text {
 						t.Errorf("%s, %s, %s: %s writes nothing: %q", name, image, hook, f.Rule, f.Patch)
@@ -77,6 +79,9 @@ func TestAPatchSettlesIt(t *testing.T) {
 					if again := Check([]Source{{"x", []byte(patched)}}, Options{}); len(again.Findings) > 0 {
 						t.Errorf("%s, %s, %s: after %s's patch\n%s\n%s", name, image, hook, f.Rule, f.Patch, again.Table(false))
 					}
+				}
+				if again := Check([]Source{{"x", []byte(all)}}, Options{}); len(again.Findings) > 0 {
+					t.Errorf("%s, %s, %s: after all patches\n%s\n%s", name, image, hook, all, again.Table(false))
 				}
 			}
 		}
