@@ -54,6 +54,13 @@ func advised(w window.Sum) time.Duration {
 // advised is the pause that satisfies every rule: long enough for the window, and for a load balancer with a list or a
 // health check of its own, unless somebody has said what the window is.
 func (l *workload) advised() time.Duration {
+	if l.pauses == 0 { // asked for by many rules
+		l.pauses = l.advise()
+	}
+	return l.pauses
+}
+
+func (l *workload) advise() time.Duration {
 	length := advised(l.windowOf())
 	if l.declared() {
 		return length

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // world is all that was read, joined: which Service selects which workload, which ConfigMap it reads.
@@ -47,6 +48,8 @@ type workload struct {
 	scaler     *object      // HorizontalPodAutoscaler
 	registered bool         // the pods enter Eureka
 	spring     bool         // the program is Spring Boot's, as far as one sees
+
+	pauses time.Duration // what is advised, once asked for
 }
 
 // container is one of a pod's.
