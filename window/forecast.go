@@ -1,8 +1,11 @@
 package window
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -33,6 +36,8 @@ type Forecast struct {
 	Planned Window // the instance says that it leaves
 	Crash   Window // it can't
 	Load    Load   // what it costs
+	Flight  Term   // what requests in flight get to end, where the preset knows; the zero Term: it doesn't
+	Told    bool   // who leaves is told when its pause is over, as by package drain: it needs no sleep
 }
 
 // Fleet is what a forecast is made for. Its numbers count for the load and for what voids a window, hardly for
@@ -86,28 +91,45 @@ type Load struct {
 }
 
 const (
-	inFlight = 20 * time.Second // drain's default
-	margin   = 2 * time.Second  // timers are late, and an exit takes time
+	inFlight   = 20 * time.Second // drain's default
+	margin     = 2 * time.Second  // timers are late, and an exit takes time
+	leastPause = 5 * time.Second  // a shorter one trusts defaults that nobody promises; 5 s lost nothing on real nodes
 )
 
 // Advice is what to set so that a planned departure loses nothing.
 type Advice struct {
-	Pause time.Duration // how long to serve on after the leave: a preStop sleep
+	Pause time.Duration // how long to serve on after the leave, at the most
+	Sleep time.Duration // what of it a preStop hook sleeps: all, and 0 where the end of the pause is told
 	Grace time.Duration // how long whoever ends the process has to wait: terminationGracePeriodSeconds
 	Why   string        // how they come about; begins with why they don't suffice, if the window is void
 }
 
 // Recommend derives the pause and the grace from the worst case of a planned departure. Requests in flight get
-// inFlight to end after the pause, 0 means 20s, the default of package drain.
+// flight to end after the pause; 0 means what the preset knows (Spring's 30s), else 20s, the default of package drain.
 func (f Forecast) Recommend(flight time.Duration) Advice {
-	if flight <= 0 {
-		flight = inFlight
+	last := f.Flight
+	if flight > 0 || last.Max <= 0 {
+		last = Fixed("in-flight deadline", cmp.Or(max(flight, 0), inFlight), "")
 	}
 	worst := f.Planned.Terms.Worst()
 	a := Advice{Pause: seconds(Sum{{Max: worst}, {Max: margin}}.Worst())}
-	a.Grace = seconds(Sum{{Max: a.Pause}, {Max: flight}}.Worst())
-	a.Why = fmt.Sprintf("pause %s = worst case of a planned departure %s + margin %s, in whole seconds; grace %s = pause + in-flight deadline %s",
-		a.Pause, worst, margin, a.Grace, flight)
+	switch {
+	case f.Told:
+		a.Pause = seconds(worst)
+		a.Why = "no sleep: drain.Serve ends the pause itself once the callers have let go, after " + exact(a.Pause) + " at the latest"
+	case a.Pause < leastPause:
+		a.Pause, a.Sleep = leastPause, leastPause
+		a.Why = fmt.Sprintf("pause %s, the least that is worth trusting, for a worst case of a planned departure of %s", exact(leastPause), written(worst))
+	default:
+		a.Sleep = a.Pause
+		a.Why = fmt.Sprintf("pause %s = worst case of a planned departure %s + margin %s, in whole seconds", exact(a.Pause), written(worst), exact(margin))
+	}
+	a.Grace = seconds(Sum{{Max: a.Pause}, last, {Max: margin}}.Worst())
+	from := ""
+	if last.Source != "" {
+		from = " (" + last.Source + ")"
+	}
+	a.Why += fmt.Sprintf("; grace %s = pause %s + %s %s%s + margin %s", exact(a.Grace), exact(a.Pause), last.Name, exact(last.Max), from, exact(margin))
 	if f.Planned.Void != "" {
 		a.Why = "no pause is long enough, since the window is void: " + f.Planned.Void + "; without that: " + a.Why
 	}
@@ -120,4 +142,22 @@ func seconds(d time.Duration) time.Duration {
 		return d - rest + time.Second
 	}
 	return d
+}
+
+// exact writes a delay as people set and compare them: 500ms, 95.5s, 335s, and from ten minutes on 15m, 1h15m, 8760h.
+func exact(d time.Duration) string {
+	if d < time.Second {
+		return d.String()
+	}
+	if d < 10*time.Minute {
+		return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
+	}
+	text := d.String()
+	if rest, whole := strings.CutSuffix(text, "m0s"); whole {
+		text = rest + "m"
+	}
+	if rest, whole := strings.CutSuffix(text, "h0m"); whole {
+		text = rest + "h"
+	}
+	return text
 }

@@ -16,19 +16,41 @@ func TestRecommend(t *testing.T) {
 	planned := window.Forecast{Planned: window.Window{Terms: window.Sum{
 		window.Fixed("peers", 500*ms, ""), window.Uniform("response cache", 0, 30*s, ""), window.Uniform("fetch", 0, 30*s, ""), window.Uniform("balancer", 0, 35*s, "")}}}
 	a := planned.Recommend(0)
-	if a.Pause != 98*s || a.Grace != 118*s {
-		t.Errorf("95.5s and 2s of margin are a pause of 98s and, with 20s in flight, a grace of 118s: %+v", a)
+	if a.Pause != 98*s || a.Sleep != a.Pause || a.Grace != 120*s {
+		t.Errorf("95.5s and 2s of margin are a pause of 98s and, with 20s in flight and 2s for the end, a grace of 120s: %+v", a)
 	}
-	if want := "pause 1m38s = worst case of a planned departure 1m35.5s + margin 2s, in whole seconds; grace 1m58s = pause + in-flight deadline 20s"; a.Why != want {
+	if want := "pause 98s = worst case of a planned departure 95.5s + margin 2s, in whole seconds; grace 120s = pause 98s + in-flight deadline 20s + margin 2s"; a.Why != want {
 		t.Errorf("why:\n got %s\nwant %s", a.Why, want)
 	}
-	// Eider's own: 8 s at most and 20 s in flight are what Kubernetes' default grace of 30 s holds.
-	eider := window.Forecast{Planned: window.Window{Terms: window.Sum{window.Uniform("cap", 0, 8*s, "")}}}
-	if a := eider.Recommend(0); a.Pause != 10*s || a.Grace != 30*s {
+	spring := planned
+	spring.Flight = window.Fixed("Spring's shutdown phase", 30*s, "its setting")
+	if a := spring.Recommend(0); a.Pause != 98*s || a.Grace != 130*s || !strings.HasSuffix(a.Why, "grace 130s = pause 98s + Spring's shutdown phase 30s (its setting) + margin 2s") {
+		t.Errorf("the preset knows of 30s in flight: %+v", a)
+	}
+	real, err := lookup(t, "eureka").Derive(nil, window.Fleet{})
+	if a := real.Recommend(0); err != nil || a.Pause != 98*s || a.Grace != 130*s {
+		t.Errorf("the preset eureka, whose programs are Spring's: %+v, %v", a, err)
+	}
+	if a, b := spring.Recommend(7*s), planned.Recommend(7*s); a != b || a.Grace != 107*s {
+		t.Errorf("who says how long a request may take knows better than the preset: %+v, %+v", a, b)
+	}
+	// Eider's own: 8 s at most, 20 s in flight and the margin are what Kubernetes' default grace of 30 s holds.
+	eider := window.Forecast{Told: true, Planned: window.Window{Terms: window.Sum{window.Uniform("cap", 0, 8*s, "")}}}
+	if a := eider.Recommend(0); a.Pause != 8*s || a.Sleep != 0 || a.Grace != 30*s || !strings.HasPrefix(a.Why, "no sleep: ") {
 		t.Errorf("eider: %+v", a)
 	}
 	if a := eider.Recommend(1500 * ms); a.Grace != 12*s || !strings.Contains(a.Why, "deadline 1.5s") {
 		t.Errorf("with 1.5s in flight: %+v", a)
+	}
+	short := window.Forecast{Planned: window.Window{Terms: window.Sum{window.Uniform("endpoints", 0, 2*s, "")}}}
+	if a := short.Recommend(0); a.Pause != 5*s || a.Sleep != 5*s || a.Grace != 27*s || !strings.HasPrefix(a.Why, "pause 5s, the least that is worth trusting, for a worst case of a planned departure of 2s") {
+		t.Errorf("a window of 2s: %+v", a)
+	}
+	for _, p := range window.Presets() {
+		f, err := p.Derive(nil, window.Fleet{})
+		if told := p.Name == "eider"; err != nil || f.Told != told || (f.Recommend(0).Sleep == 0) != told {
+			t.Errorf("%s tells who leaves when its pause is over: %v, %v; want %v", p.Name, f.Told, err, told)
+		}
 	}
 	planned.Planned.Void = "callers keep their addresses for ever"
 	if a := planned.Recommend(0); !strings.HasPrefix(a.Why, "no pause is long enough") || !strings.Contains(a.Why, "for ever") {

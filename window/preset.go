@@ -56,7 +56,7 @@ type Value struct {
 	On       bool
 }
 
-// String writes the value as Derive takes it: "30s", "3", "on".
+// String writes the value as Derive takes it: "90s", "3", "on".
 func (v Value) String() string {
 	switch v.Kind {
 	case KindCount:
@@ -67,7 +67,7 @@ func (v Value) String() string {
 		}
 		return "off"
 	default:
-		return v.Duration.String()
+		return exact(v.Duration)
 	}
 }
 

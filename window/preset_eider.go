@@ -47,6 +47,7 @@ func deriveEider(c *chosen) (Forecast, error) {
 		Planned: Window{Terms: planned, VoidWhen: []string{"callers that don't say who they are: their pause is what the instance has set (Unknown)"}},
 		Crash:   Window{Terms: crash, VoidWhen: []string{"the node is away: callers keep their lists, and their breakers"}},
 		Load:    c.load(c.lasts("poller"), beat, lease-beat),
+		Told:    true,
 	}
 	if c.on("silent") {
 		tolerated := max(1, c.fleet.Instances*15/100)

@@ -42,7 +42,11 @@ func eurekaSpring() Preset {
 		Name: "load-balancer-cache", What: "how long Spring Cloud LoadBalancer keeps its list", Default: lasts(35 * time.Second),
 		Source: "LoadBalancerCacheProperties ttl", cost: "the list is built anew so much more often, by no request over the network",
 	})
-	p.derive = func(c *chosen) (Forecast, error) { return deriveEureka(c, 1, "load-balancer-cache") }
+	p.derive = func(c *chosen) (Forecast, error) {
+		f, err := deriveEureka(c, 1, "load-balancer-cache")
+		f.Flight = Fixed("Spring's shutdown phase", 30*time.Second, "spring.lifecycle.timeout-per-shutdown-phase")
+		return f, err
+	}
 	return p
 }
 

@@ -249,11 +249,11 @@ func TestFaultsAreNamedAllAtOnce(t *testing.T) {
 	}
 	for _, want := range []string{
 		`eureka has no setting "client-cahce"; did you mean client-cache? There are: renew, lease, sweep, client-cache, response-cache,`,
-		`eureka.sweep = "60": say a duration with its unit, such as 5s or 1m30s; the default is 1m0s`,
+		`eureka.sweep = "60": say a duration with its unit, such as 5s or 1m30s; the default is 60s`,
 		`eureka.peers = "yes": say on or off; the default is on`,
 		`eureka.renewal-percent = "0.85": say a whole number; the default is 85`,
-		`eureka.response-cache = "-1s": it takes 0s to 8760h0m0s; the default is 30s`,
-		`eureka.lease = "9999h": it takes 1ms to 8760h0m0s; the default is 1m30s`,
+		`eureka.response-cache = "-1s": it takes 0s to 8760h; the default is 30s`,
+		`eureka.lease = "9999h": it takes 1ms to 8760h; the default is 90s`,
 		`4 lost of 3 instances: say how many instances there are`,
 	} {
 		if !strings.Contains(err.Error(), want) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -138,12 +137,12 @@ func (p Preset) note(s Setting, before, after Forecast) string {
 	return note
 }
 
-// written writes a mean in seconds, as long ones are easiest compared.
+// written writes what was reckoned, no more exactly than it is meant.
 func written(d time.Duration) string {
 	if d < time.Second {
-		return d.Round(time.Millisecond).String()
+		return exact(d.Round(time.Millisecond))
 	}
-	return strconv.FormatFloat(d.Round(10*time.Millisecond).Seconds(), 'f', -1, 64) + "s"
+	return exact(d.Round(10 * time.Millisecond))
 }
 
 // moved writes what is the same before and after once.

@@ -22,7 +22,7 @@ func drawComparison(p *page, all []outlook.Outlook) {
 			}
 		}
 		if len(o.Crash.VoidWhen) > 0 && o.Crash.Void == "" {
-			p.say(o.Preset+", crash: voided by: "+strings.Join(o.Crash.VoidWhen, "; or by: "), warn)
+			p.say(o.Preset+", crash: would be void if: "+strings.Join(o.Crash.VoidWhen, "; or if: "), dim)
 		}
 	}
 }
@@ -79,7 +79,7 @@ func drawPresets(p *page, all []outlook.Outlook) {
 	p.say("PLANNED: the instance says that it leaves. CRASH: it can't. All with their defaults. Go on with", "")
 	p.row("  eider window --preset eureka", "what to set, and why")
 	p.row("  eider window --preset eureka --what-if client-cache=5s", "before and after")
-	p.row("  eider window --compare eureka,kubernetes,eider --svg window.svg", "a picture")
-	p.row("  eider window --term 'lease=uniform(60s,90s)' --term cache=30s", "your own terms")
+	p.row("  eider window --compare eureka,eider --svg window.svg", "a picture")
+	p.row("  eider window --term 'lease=60s..90s' --term cache=30s", "your own terms")
 	p.row("  eider window --help", "the rest")
 }

@@ -52,9 +52,17 @@ func fleet(f outlook.Fleet) string {
 func answers(p *page, o outlook.Outlook) {
 	p.say("An instance that says that it leaves is still called "+bound(o.Planned), "")
 	p.say("One that crashes is still called "+bound(o.Crash), "")
-	p.say(fmt.Sprintf("Set: serve on for %s after the registry was told (a preStop that has it told and sleeps %d), and a grace period of %s (terminationGracePeriodSeconds: %d).",
-		seconds(o.Recommend.Pause), whole(o.Recommend.Pause), seconds(o.Recommend.Grace), whole(o.Recommend.Grace)), strong)
-	p.say("  "+o.Recommend.Why, dim)
+	advise(p, o.Recommend)
+}
+
+// advise says what to set.
+func advise(p *page, a outlook.Advice) {
+	pause := fmt.Sprintf("serve on for %s after the registry was told (a preStop that has it told and sleeps %d)", seconds(a.Pause), whole(a.Sleep))
+	if a.Sleep == 0 {
+		pause = fmt.Sprintf("no sleep (the pause may last %s, and its end is told)", seconds(a.Pause))
+	}
+	p.say(fmt.Sprintf("Set: %s, and a grace period of %s (terminationGracePeriodSeconds: %d).", pause, seconds(a.Grace), whole(a.Grace)), strong)
+	p.say("  "+a.Why, dim)
 }
 
 func bound(w outlook.Path) string {
@@ -85,11 +93,13 @@ func terms(p *page, heading string, w outlook.Path, longest outlook.Seconds) {
 		line += " The longest term: " + w.Dominant + "."
 	}
 	p.say(line, "")
+	when := "Would be void if: "
 	if w.Void != "" {
 		p.say("  No bound holds: "+w.Void, warn)
+		when = "It is void if: "
 	}
 	for _, why := range w.VoidWhen {
-		p.say("  Voided by: "+why, warn)
+		p.say("  "+when+why, dim)
 	}
 }
 

@@ -36,8 +36,7 @@ type windowFlags struct {
 
 func (w *windowFlags) declare(flags *pflag.FlagSet) {
 	w.callers, w.instances, w.lost = typed{"50", "int"}, typed{"10", "int"}, typed{"1", "int"}
-	w.inFlight = typed{"20s", "duration"}
-	w.rps.kind, w.latency.kind, w.pool.kind = "float", "duration", "int"
+	w.inFlight.kind, w.rps.kind, w.latency.kind, w.pool.kind = "duration", "float", "duration", "int"
 	flags.SortFlags = false
 	flags.StringVar(&w.preset, "preset", "", "`NAME` of the system whose window is derived from its defaults; without it, a list of them")
 	flags.StringArrayVar(&w.set, "set", nil, "`NAME=VALUE` of a setting that differs from its default, as client-cache=5s or eureka.client-cache=5s; repeatable")
@@ -49,7 +48,7 @@ func (w *windowFlags) declare(flags *pflag.FlagSet) {
 	flags.Var(&w.callers, "callers", "`N` callers in the fleet; reads and false evictions are reckoned for them")
 	flags.Var(&w.instances, "instances", "`N` instances of the service")
 	flags.Var(&w.lost, "lost", "`N` instances that are lost at once; enough of them can void a bound")
-	flags.Var(&w.inFlight, "in-flight", "`TIME` that a request may take that was accepted before the instance closes")
+	flags.Var(&w.inFlight, "in-flight", "`TIME` that a request may take that was accepted before the instance closes; without it Spring's 30s with the preset eureka, else 20s")
 	flags.Var(&w.rps, "rps", "`RATE` of requests a second to the service: what is in flight, and what goes to an instance that is gone")
 	flags.Var(&w.latency, "latency", "`TIME` that a request takes, for --rps")
 	flags.Var(&w.pool, "pool", "`N` connections or workers in a caller's pool, for --rps: how soon a hang fills it")
@@ -62,7 +61,7 @@ type request struct {
 	set, whatIf    []choice
 	planned, crash window.Sum // by hand
 	fleet          window.Fleet
-	inFlight       time.Duration
+	inFlight       time.Duration // 0: the preset's
 	pool           *window.Pool
 }
 
@@ -74,8 +73,10 @@ func (w *windowFlags) read(flags *pflag.FlagSet) (request, error) {
 	var f faults
 	r := request{
 		fleet:    window.Fleet{Callers: f.whole("--callers", w.callers.text, 1), Instances: f.whole("--instances", w.instances.text, 1), Lost: f.whole("--lost", w.lost.text, 1)},
-		inFlight: f.duration("--in-flight", w.inFlight.text),
-		set:      f.choices("--set", w.set), whatIf: f.choices("--what-if", w.whatIf),
+		set: f.choices("--set", w.set), whatIf: f.choices("--what-if", w.whatIf),
+	}
+	if flags.Changed("in-flight") {
+		r.inFlight = f.duration("--in-flight", w.inFlight.text)
 	}
 	if r.fleet.Lost > r.fleet.Instances && r.fleet.Instances > 0 {
 		f.add("--lost %d of --instances %d: no more can be lost than there are", r.fleet.Lost, r.fleet.Instances)

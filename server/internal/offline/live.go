@@ -62,7 +62,7 @@ func (d Desk) service(ctx context.Context, ask Live, w *windowFlags, flags *pfla
 	return d.print(p.String())
 }
 
-// drawLive writes what a registry knows of one service: derived beside measured, and whom a departure waits for.
+// drawLive writes what a registry knows of one service: derived beside bound and measured, and whom a departure waits for.
 func drawLive(p *page, l outlook.Live) {
 	p.say(fmt.Sprintf("%s, as %s has it now: %s, %s", l.Service, l.Node, count(l.Fleet.Instances, "instance"), count(l.Fleet.Callers, "caller")), strong)
 	if !l.Complete {
@@ -77,18 +77,23 @@ func drawLive(p *page, l outlook.Live) {
 	} else {
 		p.say("An instance that says that it leaves is still called "+bound(l.Planned), "")
 	}
+	if l.Bound > 0 {
+		p.say("  Whoever calls it by then, its pause is over after "+seconds(l.Bound)+": its bound.", "")
+	}
 	p.say("  "+measured(l.Measured), good)
 	p.say("One whose process ends is still called "+bound(l.Killed), "")
 	p.say("One that falls silent is called until it is suspect: "+bound(l.Suspect), "")
 	p.say("One whose host is lost stays listed "+bound(l.Crash), "")
-	p.say(fmt.Sprintf("Set: a grace period of %s (terminationGracePeriodSeconds: %d).", seconds(l.Recommend.Grace), whole(l.Recommend.Grace)), strong)
-	p.say("  "+l.Recommend.Why, dim)
+	advise(p, l.Recommend)
 	whom(p, l.Callers)
 	longest := max(l.Planned.Worst, l.Killed.Worst, l.Suspect.Worst, l.Crash.Worst)
 	for _, path := range []struct {
 		heading string
 		w       outlook.Path
 	}{{"PLANNED DEPARTURE", l.Planned}, {"PROCESS ENDS", l.Killed}, {"SILENCE", l.Suspect}, {"HOST LOST", l.Crash}} {
+		if len(path.w.Terms) == 0 { // nobody calls: there is nothing to derive a planned departure from
+			continue
+		}
 		terms(p, fmt.Sprintf("%-*s", liveNames, path.heading), path.w, longest)
 	}
 	past(p, l.Measured)
@@ -101,7 +106,7 @@ func drawLive(p *page, l outlook.Live) {
 // liveNames is how wide the names of a registry's own terms are set, in all its windows alike.
 const liveNames = 25
 
-// measured says what departures took, beside what was derived.
+// measured says what departures took, beside their bounds.
 func measured(m outlook.Measured) string {
 	if m.Drains == 0 {
 		return "No departure has been measured yet."
@@ -111,9 +116,9 @@ func measured(m outlook.Measured) string {
 		text += fmt.Sprintf("; a cap ended %d of them", m.Capped)
 	}
 	if m.Exceeded > 0 {
-		return text + fmt.Sprintf("; %d took longer than derived.", m.Exceeded)
+		return text + fmt.Sprintf("; %d took longer than their bound.", m.Exceeded)
 	}
-	return text + "; none took longer than derived."
+	return text + "; none took longer than its bound."
 }
 
 // whom says who a departure waits for, by how they let go.
@@ -143,11 +148,14 @@ func past(p *page, m outlook.Measured) {
 		return
 	}
 	p.say("", "")
-	p.row(cell{"LAST DEPARTURES", strong}, cell{"TOOK", dim}, cell{"DERIVED", dim}, cell{"ENDED BY", dim})
+	p.row(cell{"LAST DEPARTURES", strong}, cell{"TOOK", dim}, cell{"BOUND", dim}, cell{"ENDED BY", dim})
 	for _, one := range m.Pauses {
 		took := cell{text: seconds(one.Took)}
-		if one.Took > one.Bound {
+		switch {
+		case one.Took > one.Bound:
 			took.hue = warn
+		case one.Took == 0:
+			took.text = "at once"
 		}
 		p.row("  "+one.ID, took, seconds(one.Bound), one.Ended)
 	}

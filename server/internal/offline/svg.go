@@ -81,7 +81,7 @@ func picture(all []outlook.Outlook) string {
 		d.window("planned", s.o.Planned)
 		d.window("crash", s.o.Crash)
 		if when := s.o.Crash.VoidWhen; len(when) > 0 && s.o.Crash.Void == "" && len(systems) <= mostNoted {
-			d.note("voided by: " + when[0])
+			d.note("would be void if: " + when[0])
 		}
 		for _, x := range d.ticks() {
 			fmt.Fprintf(&grid, `<path class="g" d="M%.1f %.1fV%.1f"/>`+"\n", d.at(x), top, d.y-4)

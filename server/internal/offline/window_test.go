@@ -160,6 +160,12 @@ func TestEveryPreset(t *testing.T) {
 		}
 		o := answer(t, "--preset "+p.Name)
 		says := []string{p.Name + ": " + p.Title, seconds(o.Planned.Worst), seconds(o.Crash.Worst), seconds(o.Crash.P999), "Set: serve on for " + seconds(o.Recommend.Pause)}
+		if o.Recommend.Sleep == 0 {
+			says[4] = "Set: no sleep (the pause may last " + seconds(o.Recommend.Pause) + ", and its end is told)"
+		}
+		if told := p.Name == "eider"; (o.Recommend.Sleep == 0) != told {
+			t.Errorf("%s has its end told: %v; want %v", p.Name, !told, told)
+		}
 		for _, term := range append(o.Planned.Terms, o.Crash.Terms...) {
 			says = append(says, "  "+term.Name, term.Source)
 		}
@@ -258,7 +264,7 @@ func TestNothingSteersATerminalOrAPage(t *testing.T) {
 
 // TestWords of delays and rates.
 func TestWords(t *testing.T) {
-	for d, want := range map[float64]string{0: "0s", 1e3: "1µs", 5e5: "500µs", 5e6: "5ms", 5e8: "500ms", 1e9: "1s", 1.5e9: "1.5s", 9.999e9: "10s", 47.75e9: "47.8s", 335e9: "335s",
+	for d, want := range map[float64]string{0: "0s", 1e3: "1µs", 5e5: "500µs", 1.62e6: "1.6ms", 5e6: "5ms", 5e8: "500ms", 1e9: "1s", 1.5e9: "1.5s", 9.999e9: "10s", 47.75e9: "47.8s", 335e9: "335s",
 		600e9: "10m", 630e9: "10m30s", 900e9: "15m", 3600e9: "1h", 4500e9: "1h15m", 7200e9: "2h", 36000e9: "10h", 86400e9: "24h", -15e9: "-15s"} {
 		if got := seconds(outlook.Seconds(d)); got != want {
 			t.Errorf("%v ns is written %s, want %s", d, got, want)

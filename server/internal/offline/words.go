@@ -19,6 +19,8 @@ func seconds(s outlook.Seconds) string {
 		return "-" + seconds(-s)
 	case d < time.Millisecond:
 		return d.Round(time.Microsecond).String()
+	case d < 10*time.Millisecond:
+		return d.Round(100 * time.Microsecond).String()
 	case d < time.Second:
 		return d.Round(time.Millisecond).String()
 	case d < 10*time.Second:

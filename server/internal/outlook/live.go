@@ -48,7 +48,7 @@ type Measured struct {
 	P99      Seconds `json:"p99_s"`
 	Max      Seconds `json:"max_s"`
 	Capped   int     `json:"capped"`   // a cap ended them, not the last caller
-	Exceeded int     `json:"exceeded"` // over a second longer than the bound that was derived for them
+	Exceeded int     `json:"exceeded"` // over a second longer than their bound
 	Pauses   []Pause `json:"pauses"`   // the newest first, at most 16
 }
 
@@ -57,15 +57,15 @@ type Pause struct {
 	ID    string    `json:"id"`
 	Since time.Time `json:"since"`
 	Took  Seconds   `json:"took_s"`
-	Bound Seconds   `json:"bound_s"` // derived for it
-	Ended string    `json:"ended"`   // "let go", "capped"
+	Bound Seconds   `json:"bound_s"` // it could last no longer, whoever called
+	Ended string    `json:"ended"`   // "let go", "capped", "nobody called"
 }
 
 // windowSlack is what a pause may take beyond its bound before it counts as exceeded: one that a cap ends is over when
 // the node looks, a little after the cap.
 const windowSlack = time.Second
 
-// Exceeded tells whether a pause took longer than the bound derived for it.
+// Exceeded tells whether a pause took longer than its bound.
 func Exceeded(d *eider.Drain) bool { return d.Reached && d.Barrier > d.Bound+windowSlack }
 
 // Capped tells whether a cap ended a pause, and not the last caller.
@@ -96,18 +96,10 @@ func OfService(k Known) Live {
 	return l
 }
 
-// What a departure needs besides its pause, as package drain has it.
-const (
-	inFlight = 20 * time.Second
-	margin   = 2 * time.Second
-)
-
-// advice is what to set: the pause is no guess here, since its end is told.
+// advice is what to set: the pause is no guess here, since its end is told, and its bound is the node's.
 func (k *Known) advice() Advice {
-	bound := k.Timing.Bound
-	grace := window.Sum{window.Fixed("bound", bound, ""), window.Fixed("in-flight deadline", inFlight, ""), window.Fixed("margin", margin, "")}.Worst()
-	return Advice{Seconds(bound), Seconds(grace), fmt.Sprintf("no sleep: drain.Serve ends the pause itself once the callers have let go, at the latest after the bound of %s; grace %s = bound %s + in-flight deadline %s + margin %s",
-		bound, grace, bound, inFlight, margin)}
+	bound := window.Sum{window.Fixed("bound", k.Timing.Bound, "of the node")}
+	return adviceOf(window.Forecast{Planned: window.Window{Terms: bound}, Told: true}, 0)
 }
 
 func longest(groups []group) window.Sum {
@@ -235,9 +227,12 @@ func (k *Known) measured() Measured {
 			continue
 		}
 		ended := "let go"
-		if Capped(d) {
+		switch {
+		case Capped(d):
 			ended = "capped"
 			m.Capped++
+		case d.Total == 0:
+			ended = "nobody called"
 		}
 		if Exceeded(d) {
 			m.Exceeded++

@@ -74,7 +74,7 @@ func TestTheWindowsOfACrash(t *testing.T) {
 	for name, c := range map[string]struct{ got, want outlook.Seconds }{
 		"crash": {l.Crash.Worst, seconds(20005 * time.Millisecond)}, "killed": {l.Killed.Worst, seconds(305 * time.Millisecond)},
 		"suspect": {l.Suspect.Worst, seconds(4005 * time.Millisecond)}, "crash, mean": {l.Crash.Mean, seconds(19002500 * time.Microsecond)},
-		"pause": {l.Recommend.Pause, seconds(8 * s)}, "grace": {l.Recommend.Grace, seconds(30 * s)},
+		"pause": {l.Recommend.Pause, seconds(8 * s)}, "sleep": {l.Recommend.Sleep, 0}, "grace": {l.Recommend.Grace, seconds(30 * s)},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %s, want %s", name, time.Duration(c.got), time.Duration(c.want))
@@ -95,7 +95,7 @@ func TestTheWindowsOfACrash(t *testing.T) {
 }
 
 func drained(took, bound time.Duration, members ...eider.Member) eider.Drain {
-	return eider.Drain{Departure: eider.Departure{Key: eider.Key{Service: "orders", ID: "1"}}, Kind: eider.LeaveDrain, Bound: bound, Barrier: took, Reached: true, Members: members}
+	return eider.Drain{Departure: eider.Departure{Key: eider.Key{Service: "orders", ID: "1"}}, Kind: eider.LeaveDrain, Bound: bound, Barrier: took, Reached: true, Total: len(members), Members: members}
 }
 
 // What departures took stands beside what was derived, and shapes the spread, never the worst case.
@@ -112,7 +112,7 @@ func TestMeasuredStandsBesideDerived(t *testing.T) {
 		{Kind: eider.LeaveDrain, Bound: 8 * s}, // still runs
 		drained(20*time.Millisecond, 8*s, letGo(20*time.Millisecond), letGo(10*time.Millisecond)),
 		drained(8100*time.Millisecond, 8*s, letGo(30*time.Millisecond), eider.Member{Kind: eider.Native, State: eider.Capped, Settled: 8100 * time.Millisecond}),
-		drained(9500*time.Millisecond, 8*s),
+		drained(9500*time.Millisecond, 8*s, eider.Member{Kind: eider.Poller, State: eider.Polled}),
 		{Kind: eider.HoldDrain, Bound: 8 * s, Barrier: 99 * s, Reached: true},
 	}
 	l := outlook.OfService(outlook.Known{Timing: k.Timing, Callers: k.Callers, Drains: k.Drains[1:2]})
@@ -124,6 +124,9 @@ func TestMeasuredStandsBesideDerived(t *testing.T) {
 	if m.Drains != 3 || m.Capped != 1 || m.Exceeded != 1 || m.Max != seconds(9500*time.Millisecond) || m.P50 != seconds(8100*time.Millisecond) || len(m.Pauses) != 3 ||
 		m.Pauses[0].Took != seconds(20*time.Millisecond) || m.Pauses[0].Ended != "let go" || m.Pauses[1].Ended != "capped" {
 		t.Errorf("measured: %+v", m)
+	}
+	if m := outlook.OfService(outlook.Known{Drains: []eider.Drain{drained(0, 8*s)}}).Measured; m.Drains != 1 || m.Pauses[0].Ended != "nobody called" {
+		t.Errorf("a departure that nobody had to let go of: %+v", m)
 	}
 	if l.Planned.Worst != seconds(8*s) || l.Planned.Mean != seconds(2015*time.Millisecond) {
 		t.Errorf("planned: worst %s, mean %s; want 8s and the mean of 10, 20, 30ms and 8s", time.Duration(l.Planned.Worst), time.Duration(l.Planned.Mean))

@@ -77,7 +77,8 @@ type Term struct {
 
 // Advice is what to set.
 type Advice struct {
-	Pause Seconds `json:"pause_s"` // from the leave until the listener may close
+	Pause Seconds `json:"pause_s"` // from the leave until the listener may close, at the most
+	Sleep Seconds `json:"sleep_s"` // of a preStop hook: the pause, and 0 where its end is told
 	Grace Seconds `json:"grace_s"` // from the leave until the process may be killed
 	Why   string  `json:"why"`
 }
@@ -112,14 +113,17 @@ type Trade struct {
 
 // Of writes a forecast down. inFlight is how long requests may take that an instance has accepted before it leaves.
 func Of(f window.Forecast, fleet window.Fleet, inFlight time.Duration) Outlook {
-	advice := f.Recommend(inFlight)
-	o := Outlook{Fleet: Fleet(fleet), Planned: path(f.Planned), Crash: path(f.Crash),
-		Recommend: Advice{Seconds(advice.Pause), Seconds(advice.Grace), advice.Why}}
+	o := Outlook{Fleet: Fleet(fleet), Planned: path(f.Planned), Crash: path(f.Crash), Recommend: adviceOf(f, inFlight)}
 	if f.Load != (window.Load{}) {
 		load := loadOf(f.Load)
 		o.Load = &load
 	}
 	return o
+}
+
+func adviceOf(f window.Forecast, inFlight time.Duration) Advice {
+	a := f.Recommend(inFlight)
+	return Advice{Seconds(a.Pause), Seconds(a.Sleep), Seconds(a.Grace), a.Why}
 }
 
 func path(w window.Window) Path {
