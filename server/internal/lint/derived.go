@@ -43,7 +43,7 @@ func planned(name string, set map[string]string) (sum window.Sum) {
 	return sum
 }
 
-// leastPause is what lost nothing on a real node; eider window, which knows no node, says 4 s for Kubernetes alone.
+// leastPause is what lost nothing on a real node, and the least that eider window advises.
 const leastPause = 5 * time.Second
 
 // advised is the pause for a window: as eider window has it, as long as the worst case and a margin, in whole seconds.
