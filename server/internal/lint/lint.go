@@ -71,6 +71,8 @@ type Report struct {
 	Objects   int       `json:"objects"`
 	Workloads int       `json:"workloads"` // the objects among them that make pods which serve
 	Ignored   int       `json:"ignored"`   // findings that a comment or an annotation takes out, with its reason
+
+	Unchecked map[string]int `json:"unchecked,omitempty"` // objects that make pods and weren't looked at, by kind
 }
 
 // Check reads all sources as one world, since a Service may stand in another file than its workload, and holds every
@@ -96,7 +98,7 @@ func Check(sources []Source, o Options) Report {
 	ignored += len(found) - len(left)
 	left = once(left)
 	report := Report{Findings: append([]Finding{}, slices.Concat(left, faulty, bad)...), Faults: append([]Fault{}, w.faults...), Objects: len(w.objects), Workloads: len(w.workloads),
-		Ignored: ignored}
+		Ignored: ignored, Unchecked: w.unchecked}
 	slices.SortStableFunc(report.Findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Message, b.Message))
 	})

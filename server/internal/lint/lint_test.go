@@ -119,3 +119,20 @@ func TestTable(t *testing.T) {
 	}
 	golden(t, "testdata/table.golden", b.String())
 }
+
+// TestWhatIsNotLookedAt is said: of a Rollout alone one would think that nothing was found.
+func TestWhatIsNotLookedAt(t *testing.T) {
+	text := strings.Replace(bare1, "kind: Deployment", "kind: Rollout", 1)
+	r := Check([]Source{{"x.yaml", []byte(text + "---\n" + text + "---\n" + strings.Replace(bare1, "kind: Deployment", "kind: Job", 1))}}, Options{})
+	const want = "nothing found: 0 workloads that serve among 3 objects; not looked at: 2 of kind Rollout"
+	if got := r.Summary(); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	many := strings.Builder{}
+	for i := range 2 * maxKinds {
+		many.WriteString(strings.Replace(text, "Rollout", fmt.Sprintf("Rollout%d", i), 1) + "---\n")
+	}
+	if n := len(Check([]Source{{"x.yaml", []byte(many.String())}}, Options{}).Unchecked); n != maxKinds {
+		t.Errorf("%d kinds are named", n)
+	}
+}

@@ -63,9 +63,13 @@ func sourceNames(sources []Source) string {
 }
 
 func (w *world) readSource(src Source) {
-	text := bytes.TrimPrefix(src.Text, []byte("\xef\xbb\xbf"))
-	if len(text) > MaxText {
-		w.faults = append(w.faults, Fault{File: src.Name, Message: fmt.Sprintf("has %d bytes, more than the %d that are read; lint it in parts", len(text), MaxText)})
+	if len(src.Text) > MaxText {
+		w.faults = append(w.faults, Fault{File: src.Name, Message: fmt.Sprintf("has %d bytes, more than the %d that are read; lint it in parts", len(src.Text), MaxText)})
+		return
+	}
+	text := decode(src.Text)
+	if bytes.IndexByte(text, 0) >= 0 {
+		w.faults = append(w.faults, Fault{File: src.Name, Message: "isn't text: write it as UTF-8"})
 		return
 	}
 	f := &file{name: src.Name, lines: strings.Split(string(text), "\n")}

@@ -31,6 +31,9 @@ func TestRead(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"plain":             {bare1, "E002@8 error"},
 		"byte order mark":   {"\xef\xbb\xbf" + bare1, "E002@8 error"},
+		"utf-16":            {utf16le("\ufeff---\na: b\n---\n" + bare1), "E002@11 error"},
+		"utf-16, no mark":   {utf16le(bare1), "E002@8 error"},
+		"utf-16, big end":   {swapped(utf16le("\ufeff" + bare1)), "E002@8 error"},
 		"windows":           {strings.ReplaceAll(bare1, "\n", "\r\n"), "E002@8 error"},
 		"helm":              {"---\n# Source: shop/templates/orders.yaml\n" + bare1, "E002@10 error"},
 		"stream":            {"---\na: b\n---\n" + bare1 + "---\n" + bare1, "E002@11 error, E002@23 error"},
@@ -64,12 +67,30 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// utf16le is ASCII, or a mark and ASCII, as PowerShell writes it.
+func utf16le(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		b.Write([]byte{byte(r), byte(r >> 8)})
+	}
+	return b.String()
+}
+
+func swapped(text string) string {
+	out := []byte(text)
+	for i := 0; i+1 < len(out); i += 2 {
+		out[i], out[i+1] = out[i+1], out[i]
+	}
+	return string(out)
+}
+
 // TestFaults: what can't be read is said with its line, and the rest is linted.
 func TestFaults(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"middle":     {bare1 + "---\na:\n  - b\n c\n---\n" + bare1, "x.yaml:13: this document isn't YAML: "},
 		"tab":        {"a: b\n---\na:\n\tb: c\n---\n" + bare1, "x.yaml:4: this document isn't YAML: "},
 		"template":   {"{{- if .Values.a }}\na: b\n{{- end }}\n---\n" + bare1, "helm template . | eider lint -"},
+		"binary":     {"\x7fELF\x02\x00{{\x00" + bare1, "x.yaml isn't text"},
 		"bad anchor": {"a: *b\n---\n" + bare1, "unknown anchor"},
 		"laughs":     {laughs(12) + "---\n" + bare1, "x.yaml:1: the aliases of this document stand for"},
 		"circle":     {"a: &a [*a]\n---\n" + bare1, "x.yaml:1: "},
@@ -79,6 +100,9 @@ func TestFaults(t *testing.T) {
 			r := Check([]Source{{"x.yaml", []byte(c.text)}}, Options{})
 			if len(r.Faults) != 1 || !strings.Contains(r.Faults[0].String(), c.want) {
 				t.Errorf("faults %v, want %q", r.Faults, c.want)
+			}
+			if name == "binary" {
+				return // of which nothing can be said
 			}
 			if n := r.Count(Error); n == 0 || n != strings.Count(c.text, bare1) {
 				t.Errorf("%d findings beside the fault", n)

@@ -113,8 +113,21 @@ func (l *workload) registers() bool {
 		}
 		if c.settings.get("eureka.client.service-url.defaultZone", "eureka.client.register-with-eureka", "eureka.client.enabled",
 			"eureka.client.registry-fetch-interval-seconds", "eureka.instance.prefer-ip-address", "eureka.instance.hostname", "eureka.instance.instance-id",
-			"eureka.instance.lease-renewal-interval-in-seconds").ok() {
+			"eureka.instance.lease-renewal-interval-in-seconds").ok() || c.settings.leadsToEureka() {
 			return true
+		}
+	}
+	return false
+}
+
+// leadsToEureka tells of a setting of any name that holds Eureka's address, which ends in /eureka/ unless somebody has
+// gone out of his way.
+func (l layers) leadsToEureka() bool {
+	for _, s := range l {
+		for _, found := range s {
+			if value := strings.TrimRight(found.value, "/"); strings.HasSuffix(value, "/eureka") && strings.HasPrefix(value, "http") {
+				return true
+			}
 		}
 	}
 	return false

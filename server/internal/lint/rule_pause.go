@@ -123,7 +123,7 @@ const (
 // pausesFor is how long a container is to pause by all rules; what callers don't call has none but its hook.
 func (l *workload) pausesFor(c *container) time.Duration {
 	if c != l.main || !l.elsewhere() {
-		return 5 * time.Second
+		return leastPause
 	}
 	return l.advised()
 }

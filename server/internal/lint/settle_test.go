@@ -97,6 +97,8 @@ func apply(text, patch string) string {
 			text = hookLine.ReplaceAllString(text, "${1}"+line)
 		case strings.HasPrefix(line, "terminationGracePeriodSeconds: "):
 			text = graceLine.ReplaceAllString(text, "${1}"+line)
+		case strings.HasPrefix(line, "annotations: "):
+			text = strings.Replace(text, "metadata: {labels: {app: orders}}", "metadata: {labels: {app: orders}, "+line+"}", 1)
 		}
 	}
 	return text

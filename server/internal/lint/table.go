@@ -2,6 +2,8 @@ package lint
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -36,7 +38,7 @@ func (r Report) Table(colour bool) string {
 	if len(r.Findings) > 0 {
 		b.WriteByte('\n')
 	}
-	b.WriteString(r.Summary() + "\n")
+	b.WriteString(printable(r.Summary()) + "\n")
 	return b.String()
 }
 
@@ -48,6 +50,9 @@ func (r Report) Summary() string {
 	if r.Ignored > 0 {
 		among += fmt.Sprintf("; %s ignored with a reason", count(r.Ignored, "finding", "findings"))
 	}
+	for _, kind := range slices.Sorted(maps.Keys(r.Unchecked)) {
+		among += fmt.Sprintf("; not looked at: %d of kind %s", r.Unchecked[kind], short(kind))
+	}
 	if len(r.Findings) == 0 {
 		return "nothing found: " + among
 	}
@@ -57,7 +62,21 @@ func (r Report) Summary() string {
 			parts = append(parts, count(n, string(s), string(s)+"s"))
 		}
 	}
-	return fmt.Sprintf("%s in %s. `eider lint --explain %s` says why", strings.Join(parts, ", "), among, r.Findings[0].Rule)
+	return fmt.Sprintf("%s in %s. `eider lint --explain %s", strings.Join(parts, ", "), among, r.rules())
+}
+
+// rules is how one asks for each of those that were broken.
+func (r Report) rules() string {
+	ids := map[string]bool{}
+	for _, f := range r.Findings {
+		ids[f.Rule] = true
+	}
+	first, rest := r.Findings[0].Rule, len(ids)-1
+	delete(ids, first)
+	if rest == 0 {
+		return first + "` says why"
+	}
+	return first + "` says why, and so of " + strings.Join(slices.Sorted(maps.Keys(ids)), ", ")
 }
 
 func count(n int, one, many string) string {

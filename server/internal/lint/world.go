@@ -19,6 +19,7 @@ type world struct {
 	selectors map[label][]*object // Services by the first label of their selector
 	scalers   map[place]*object   // by what they scale
 	behind    map[place][]*object // by the Service: Ingresses and policies that name it
+	unchecked map[string]int      // objects that make pods of kinds that no rule knows, by kind
 }
 
 // place is what an object's name is unique in.
@@ -32,6 +33,7 @@ const (
 	maxCandidates = 2000 // Services that begin with a label of its
 	maxContainers = 100
 	maxMaps       = 100 // ConfigMaps
+	maxKinds      = 20  // that aren't looked at, of all sources
 	maxFronts     = 100 // Ingresses and policies before one Service
 )
 
@@ -65,6 +67,7 @@ func (w *world) join() {
 	for _, o := range w.objects {
 		load := newWorkload(o)
 		if load == nil {
+			w.passOver(o)
 			continue
 		}
 		load.world = w
@@ -80,6 +83,22 @@ func (w *world) join() {
 		if load.serves() {
 			w.workloads = append(w.workloads, load)
 		}
+	}
+}
+
+// passOver notes an object that isn't looked at though it makes pods which may serve: of an Argo Rollout, say, one would
+// think that nothing was found.
+func (w *world) passOver(o *object) {
+	known := []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob", "Pod", "PodTemplate"}
+	pods := o.get("spec", "template", "spec", "containers")
+	if slices.Contains(known, o.kind) || !pods.ok() {
+		return
+	}
+	if w.unchecked == nil {
+		w.unchecked = map[string]int{}
+	}
+	if _, ok := w.unchecked[o.kind]; ok || len(w.unchecked) < maxKinds {
+		w.unchecked[o.kind]++
 	}
 }
 

@@ -3,13 +3,7 @@ package offline
 import (
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -103,9 +97,14 @@ func (l *linting) run(cmd *cobra.Command, args []string) error {
 	}
 	sources, faults := gather(args, cmd.InOrStdin())
 	report := lint.Check(sources, lint.Options{Window: l.window})
-	report.Faults = append(faults, report.Faults...)
-	if err := l.tell(report); err != nil {
-		return err
+	report.Faults = slices.Concat(faults, report.Faults)
+	if report.Faults == nil {
+		report.Faults = []lint.Fault{} // JSON has a list in either case
+	}
+	if report.Objects > 0 || len(report.Faults) == 0 || l.format() != "table" { // nothing was found where nothing was read
+		if err := l.tell(report); err != nil {
+			return err
+		}
 	}
 	for _, f := range report.Faults {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", cmd.Root().Name(), f)
@@ -132,77 +131,4 @@ func (l *linting) tell(r lint.Report) error {
 		return l.printJSON(r.SARIF(l.version))
 	}
 	return l.print(r.Table(l.Colour()))
-}
-
-// gather reads what was named; what can't be read is a fault, and the rest is linted.
-func gather(names []string, stdin io.Reader) (sources []lint.Source, faults []lint.Fault) {
-	fail := func(name string, err error) {
-		if pe, ok := errors.AsType[*fs.PathError](err); ok {
-			err = pe.Err // the name stands before it already
-		}
-		faults = append(faults, lint.Fault{File: name, Message: "can't be read: " + err.Error()})
-	}
-	take := func(name string, r io.Reader) {
-		text, err := io.ReadAll(io.LimitReader(r, lint.MaxText+1))
-		if err != nil {
-			fail(name, err)
-			return
-		}
-		sources = append(sources, lint.Source{Name: name, Text: text})
-	}
-	for _, name := range names {
-		info, err := os.Stat(name)
-		switch {
-		case name == "-":
-			take("stdin", stdin)
-		case err != nil:
-			fail(name, err)
-		case info.IsDir():
-			gatherFolder(name, take, fail)
-		default:
-			f, err := os.Open(name)
-			if err != nil {
-				fail(name, err)
-				continue
-			}
-			take(name, f)
-			f.Close()
-		}
-	}
-	return sources, faults
-}
-
-// gatherFolder reads the manifests of a folder and those below it. A link is read if it leads to a file within; nothing
-// outside of the folder is, whatever is linked.
-func gatherFolder(folder string, take func(string, io.Reader), fail func(string, error)) {
-	root, err := os.OpenRoot(folder)
-	if err != nil {
-		fail(folder, err)
-		return
-	}
-	defer root.Close()
-	_ = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		full := filepath.Join(folder, filepath.FromSlash(name))
-		switch {
-		case err != nil:
-			fail(full, err)
-			return nil
-		case d.IsDir() && name != "." && strings.HasPrefix(d.Name(), "."):
-			return fs.SkipDir
-		case d.IsDir() || !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)):
-			return nil
-		}
-		info, err := root.Stat(name)
-		if err != nil || !info.Mode().IsRegular() {
-			return nil // a link that leads nowhere, or out
-		}
-		f, err := root.Open(name)
-		if err != nil {
-			fail(full, err)
-			return nil
-		}
-		defer f.Close()
-		take(full, f)
-		return nil
-	})
 }

@@ -91,7 +91,7 @@ func TestLintFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"a.yaml", "b.yml", "deep/er/c.json", "d.txt", ".git/e.yaml"} {
+	for _, name := range []string{"a.yaml", "b.yml", "UP.YAML", "deep/er/c.json", "d.txt", ".git/e.yaml"} {
 		write(filepath.Join(folder, name))
 	}
 	write(filepath.Join(outside, "secret.yaml"))
@@ -102,7 +102,7 @@ func TestLintFolder(t *testing.T) {
 	}
 	got := linted(t, "", "-o", "json", folder)
 	var report lint.Report
-	if err := json.Unmarshal([]byte(got.out), &report); err != nil || got.code != 1 {
+	if err := json.Unmarshal([]byte(got.out), &report); err != nil || got.code != 2 {
 		t.Fatalf("%d %v\n%s%s", got.code, err, got.out, got.errs)
 	}
 	found := map[string]bool{}
@@ -110,7 +110,7 @@ func TestLintFolder(t *testing.T) {
 		name, _ := filepath.Rel(folder, f.File)
 		found[filepath.ToSlash(name)] = true
 	}
-	for _, name := range []string{"a.yaml", "b.yml", "deep/er/c.json", "in.yaml"} {
+	for _, name := range []string{"a.yaml", "b.yml", "UP.YAML", "deep/er/c.json", "in.yaml"} {
 		if !found[name] {
 			t.Errorf("%s wasn't linted", name)
 		}
@@ -119,8 +119,39 @@ func TestLintFolder(t *testing.T) {
 	for name := range found {
 		t.Errorf("%s was linted", name)
 	}
-	if len(report.Faults) != 0 {
-		t.Errorf("faults: %v", report.Faults)
+	unread := map[string]string{"out.yaml": "leads out of the folder", "outer": "leads out of the folder", "lost.yaml": "no such file"}
+	for _, f := range report.Faults {
+		name, _ := filepath.Rel(folder, f.File)
+		if want, ok := unread[name]; !ok || !strings.Contains(f.Message, want) {
+			t.Errorf("a fault: %v", f)
+		}
+		delete(unread, name)
+	}
+	if len(unread) > 0 {
+		t.Errorf("nothing is said of %v", unread)
+	}
+}
+
+// TestLintOfNothing ends with 2 and says on standard error alone why: a folder without manifests isn't a clean one.
+func TestLintOfNothing(t *testing.T) {
+	empty, hidden := t.TempDir(), t.TempDir()
+	if err := os.Mkdir(filepath.Join(hidden, ".hidden"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(hidden, ".hidden", "a.yaml"), []byte("a: b"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{empty}, {hidden}, {empty, "nowhere.yaml"}} {
+		got := linted(t, "", args...)
+		if got.code != 2 || got.out != "" || !strings.Contains(got.errs, "no *.yaml, *.yml or *.json") {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+	if got := linted(t, "", empty, s8+"good.yaml"); got.code != 2 || !strings.Contains(got.out, "nothing found: 1 workload") {
+		t.Errorf("beside a good one: %+v", got)
+	}
+	if got := linted(t, "", "--json", s8+"good.yaml"); got.code != 0 || !strings.Contains(got.out, `"faults": []`) {
+		t.Errorf("without faults: %+v", got)
 	}
 }
 
