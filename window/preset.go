@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,7 +108,7 @@ func Lookup(name string) (Preset, error) {
 		}
 		names[i] = p.Name
 	}
-	return Preset{}, fmt.Errorf("no preset %q; did you mean %s? There are: %s", name, meant(name, names), strings.Join(names, ", "))
+	return Preset{}, fmt.Errorf("no preset %q%s There are: %s", name, asking(meant(name, names)), strings.Join(names, ", "))
 }
 
 // meant is the preset that somebody means who calls it otherwise.
@@ -124,7 +123,20 @@ func meant(name string, names []string) string {
 	case "curator":
 		return "zookeeper"
 	}
-	return near.Name(name, names, math.MaxInt)
+	return nearest(name, names)
+}
+
+// nearest is the name that was meant, "" if more than two thirds of the letters would have to be others.
+func nearest(name string, names []string) string {
+	return near.Name(name, names, max(len(name)*2/3, 1))
+}
+
+// asking asks whether a name was meant, if there is one.
+func asking(name string) string {
+	if name == "" {
+		return "."
+	}
+	return "; did you mean " + name + "?"
 }
 
 // Derive says what follows from the preset's settings, those in set replaced, for a fleet. The error names everything
@@ -156,8 +168,7 @@ func (p Preset) choose(set map[string]string, fleet Fleet) (*chosen, error) {
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		s, ok := p.setting(name)
 		if !ok {
-			errs = append(errs, fmt.Errorf("%s has no setting %q; did you mean %s? There are: %s",
-				p.Name, name, near.Name(name, names, math.MaxInt), strings.Join(names, ", ")))
+			errs = append(errs, fmt.Errorf("%s has no setting %q%s There are: %s", p.Name, name, asking(nearest(name, names)), strings.Join(names, ", ")))
 			continue
 		}
 		v, err := s.parse(set[name])

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/eiderhq/eider/internal/near"
 )
 
 // misspelt turns cobra's error for a word that is no command into ours: its own is of several lines, one of them
@@ -35,7 +37,10 @@ func noArguments(cmd *cobra.Command, args []string) error {
 }
 
 // flagFault says what is wrong with a flag's value in words of this house.
-func flagFault(_ *cobra.Command, err error) error {
+func flagFault(cmd *cobra.Command, err error) error {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		return usage("%w%s", err, meantFlag(cmd, unknown.GetSpecifiedName()))
+	}
 	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
 		return usageError(err)
@@ -48,6 +53,20 @@ func flagFault(_ *cobra.Command, err error) error {
 		cause = errors.New("must be true or false")
 	}
 	return usage("--%s %q %w", invalid.GetFlag().Name, invalid.GetValue(), cause)
+}
+
+// meantFlag asks whether another flag of the command was meant.
+func meantFlag(cmd *cobra.Command, name string) string {
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	if meant := near.Name(name, names, 2); meant != "" && len(name) > 2 {
+		return "; did you mean --" + meant + "?"
+	}
+	return ""
 }
 
 // whole is a flag's whole number from 0 to most.

@@ -72,8 +72,8 @@ type choice struct{ flag, name, value string }
 func (w *windowFlags) read(flags *pflag.FlagSet) (request, error) {
 	var f faults
 	r := request{
-		fleet:    window.Fleet{Callers: f.whole("--callers", w.callers.text, 1), Instances: f.whole("--instances", w.instances.text, 1), Lost: f.whole("--lost", w.lost.text, 1)},
-		set: f.choices("--set", w.set), whatIf: f.choices("--what-if", w.whatIf),
+		fleet: window.Fleet{Callers: f.whole("--callers", w.callers.text, 1), Instances: f.whole("--instances", w.instances.text, 1), Lost: f.whole("--lost", w.lost.text, 1)},
+		set:   f.choices("--set", w.set), whatIf: f.choices("--what-if", w.whatIf),
 	}
 	if flags.Changed("in-flight") {
 		r.inFlight = f.duration("--in-flight", w.inFlight.text)

@@ -32,8 +32,11 @@ const (
 // proseWidth is how wide sentences are set where nothing else bounds them.
 const proseWidth = 100
 
-// leastLast is what the last column keeps, however narrow the terminal is.
-const leastLast = 20
+// leastLast is what the last column needs: where there is less room it goes on a line of its own, indented.
+const (
+	leastLast = 14
+	indented  = 4
+)
 
 // row adds a row of texts or cells.
 func (p *page) row(columns ...any) {
@@ -70,6 +73,10 @@ func (p *page) flush() {
 		column := 0
 		for i, c := range row {
 			if i == len(row)-1 && i == len(widths)-1 {
+				if p.width > 0 && p.width-column < leastLast && c.text != "" {
+					line.WriteString("\n" + strings.Repeat(" ", indented))
+					column = indented
+				}
 				for n, part := range wrap(c.text, widths[i]) {
 					if n > 0 {
 						line.WriteString("\n" + strings.Repeat(" ", column))
@@ -87,9 +94,17 @@ func (p *page) flush() {
 	p.rows = nil
 }
 
-// wrap sets words in lines of a width; a word that is longer has one of its own. There is at least one line.
+// wrap sets words in lines of a width; a word that is longer has one of its own, or several if it is a path. There is at
+// least one line.
 func wrap(text string, width int) (lines []string) {
 	for word := range strings.FieldsSeq(text) {
+		for utf8.RuneCountInString(word) > width {
+			slash := strings.LastIndexByte(word[:min(max(width, 0), len(word))], '/')
+			if slash < 0 {
+				break
+			}
+			lines, word = append(lines, word[:slash+1]), word[slash+1:]
+		}
 		last := len(lines) - 1
 		if last >= 0 && utf8.RuneCountInString(lines[last])+1+utf8.RuneCountInString(word) <= width {
 			lines[last] += " " + word
@@ -118,6 +133,9 @@ func (p *page) widths() (widths []int) {
 	left, last := p.width, len(widths)-1
 	for _, w := range widths[:last] {
 		left -= w + 2
+	}
+	if left < leastLast {
+		left = p.width - indented
 	}
 	widths[last] = min(widths[last], max(left, leastLast))
 	return widths

@@ -47,6 +47,9 @@ A term is NAME=FORM, and FORM one of these:
 			return misuse(fmt.Errorf("`%s` takes no argument; is --preset %s meant?", cmd.CommandPath(), args[0]))
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if w.svg == "-" && d.JSON() {
+				return misuse(fmt.Errorf("--svg - and JSON both want standard output: draw into a file beside it, as --svg window.svg"))
+			}
 			if cmd.Flags().Changed("service") {
 				return d.service(cmd.Context(), ask, &w, cmd.Flags())
 			}

@@ -220,6 +220,8 @@ func TestFaultsAreToldAtOnce(t *testing.T) {
 		"--rps 0 --latency 0s",
 		"--rps NaN --latency 1s",
 		"--rps 500 --latency 50ms --svg x.svg",
+		"--preset etcd --svg - --json",
+		"--compare eureka,foo",
 		"eureka",
 	}
 	for _, line := range lines {
