@@ -139,7 +139,7 @@ func TestHelpIsWhole(t *testing.T) {
 			t.Errorf("eider %s: short %q, example %q; want both", cmd.Name(), cmd.Short, cmd.Example)
 		}
 		for _, name := range []string{"output", "json"} {
-			if cmd.InheritedFlags().Lookup(name) == nil {
+			if cmd.InheritedFlags().Lookup(name) == nil && cmd.LocalFlags().Lookup(name) == nil {
 				t.Errorf("eider %s has no --%s", cmd.Name(), name)
 			}
 		}

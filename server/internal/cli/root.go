@@ -189,6 +189,9 @@ func (a *app) checkOutput(cmd *cobra.Command) error {
 	known := cmd.Annotations[moreFormats] != "" && slices.Contains(strings.Fields(cmd.Annotations[moreFormats]), a.output)
 	switch {
 	case a.output != "table" && a.output != "json" && !known:
+		if more := cmd.Annotations[moreFormats]; more != "" {
+			return usage("--output %q is none of table, json, %s", a.output, more)
+		}
 		return usage("--output %q is neither table nor json", a.output)
 	case a.json:
 		a.output = "json"

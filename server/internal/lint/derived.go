@@ -8,8 +8,15 @@ import (
 	"github.com/eiderhq/eider/window"
 )
 
-// windowOf is how long callers still call a pod of this workload that leaves.
+// windowOf is how long callers still call a pod of this workload that leaves, derived once: many rules ask.
 func (l *workload) windowOf() window.Sum {
+	if l.window == nil {
+		l.window = l.deriveWindow()
+	}
+	return l.window
+}
+
+func (l *workload) deriveWindow() window.Sum {
 	if n := l.annotation("eider.dev/window"); n.ok() {
 		if d, ok := duration(n.text(), time.Second); ok {
 			return window.Sum{window.Fixed("window", d, l.noted("eider.dev/window", n))}

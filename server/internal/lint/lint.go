@@ -73,6 +73,7 @@ type Report struct {
 	Ignored   int       `json:"ignored"`   // findings that a comment or an annotation takes out, with its reason
 
 	Unchecked map[string]int `json:"unchecked,omitempty"` // objects that make pods and weren't looked at, by kind
+	Assumed   string         `json:"assumed,omitempty"`   // what the answer stands on, which no manifest shows
 }
 
 // Check reads all sources as one world, since a Service may stand in another file than its workload, and holds every
@@ -98,7 +99,7 @@ func Check(sources []Source, o Options) Report {
 	ignored += len(found) - len(left)
 	left = once(left)
 	report := Report{Findings: append([]Finding{}, slices.Concat(left, faulty, bad)...), Faults: append([]Fault{}, w.faults...), Objects: len(w.objects), Workloads: len(w.workloads),
-		Ignored: ignored, Unchecked: w.unchecked}
+		Ignored: ignored, Unchecked: w.unchecked, Assumed: w.assumption()}
 	slices.SortStableFunc(report.Findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Message, b.Message))
 	})
@@ -123,7 +124,10 @@ func once(found []Finding) []Finding {
 
 // hold holds a workload to every rule.
 func (w *world) hold(load *workload) (found []Finding) {
-	for _, rule := range Rules() {
+	if w.rules == nil {
+		w.rules = Rules()
+	}
+	for _, rule := range w.rules {
 		if rule.check == nil {
 			continue
 		}

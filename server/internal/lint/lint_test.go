@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestManifests holds every manifest of testdata to the verdict that its first line states ("# want: E001@15 error, …" or
@@ -134,5 +135,23 @@ func TestWhatIsNotLookedAt(t *testing.T) {
 	}
 	if n := len(Check([]Source{{"x.yaml", []byte(many.String())}}, Options{}).Unchecked); n != maxKinds {
 		t.Errorf("%d kinds are named", n)
+	}
+}
+
+// TestCallersAreAssumed once: a callee's own intervals are its callers' only if somebody has given them the same.
+func TestCallersAreAssumed(t *testing.T) {
+	text, err := os.ReadFile("testdata/rules/E012/good-fits.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := Check([]Source{{"a.yaml", text}, {"b.yaml", []byte(strings.ReplaceAll(string(text), "name: orders", "name: bills"))}}, Options{})
+	if strings.Count(r.Table(false), "all callers have the EUREKA_CLIENT_REGISTRY_FETCH_INTERVAL_SECONDS, line") != 1 || !strings.Contains(r.Assumed, "1 other)") {
+		t.Errorf("it says %q", r.Assumed)
+	}
+	if r := Check([]Source{{"a.yaml", text}}, Options{Window: time.Second}); r.Assumed != "" {
+		t.Errorf("with a window that is declared it says %q", r.Assumed)
+	}
+	if r := Check([]Source{{"a.yaml", []byte(bare1)}}, Options{}); r.Assumed != "" {
+		t.Errorf("without Eureka it says %q", r.Assumed)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -104,9 +105,16 @@ func (w *world) take(n node, f *file, depth int) {
 		}
 		return
 	}
-	w.objects = append(w.objects, &object{node: n, kind: kind, name: n.get("metadata", "name").text(),
-		namespace: cmp.Or(n.get("metadata", "namespace").text(), "default"), file: f})
+	o := &object{node: n, kind: kind, name: strings.Clone(n.get("metadata", "name").text()),
+		namespace: cmp.Or(strings.Clone(n.get("metadata", "namespace").text()), "default"), file: f}
+	if !slices.Contains(asked, kind) && !o.get("spec", "template").ok() {
+		o.node = node{} // most of a cluster's objects, and most of its bytes, are nobody's business here
+	}
+	w.objects = append(w.objects, o)
 }
+
+// asked are the kinds that rules look into, besides those with a template of pods.
+var asked = []string{"Pod", "Service", "Ingress", "ConfigMap", "Namespace", "BackendConfig", "GCPBackendPolicy", "HorizontalPodAutoscaler"}
 
 // document is a part of a stream and the number of its first line.
 type document struct {

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -120,6 +121,28 @@ func (l *workload) registers() bool {
 	return false
 }
 
+// assumption says once of which workloads the own settings were taken for those of their callers, whose manifests aren't
+// theirs: one that fetches as seldom as ever still has the old list.
+func (w *world) assumption() string {
+	first, more := "", 0
+	for _, l := range w.workloads {
+		switch {
+		case len(l.assumed) == 0 || l.declared() || l.ownPause(l.main).kind == pauseSelf:
+		case first == "":
+			first = fmt.Sprintf("the %s of %s", strings.Join(l.assumed, " and the "), l.title())
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		first += fmt.Sprintf(" (and so of %s)", count(more, "other", "others"))
+	}
+	if first == "" {
+		return ""
+	}
+	return "taken for granted: all callers have " + first + "; if not, eider.dev/window says how long they call"
+}
+
 // leadsToEureka tells of a setting of any name that holds Eureka's address, which ends in /eureka/ unless somebody has
 // gone out of his way.
 func (l layers) leadsToEureka() bool {
@@ -136,8 +159,8 @@ func (l layers) leadsToEureka() bool {
 // eureka is the window of callers that find this workload by Eureka, nil if none do. Its own settings stand for theirs:
 // mostly one fleet has one configuration.
 func (l *workload) eureka() window.Sum {
-	if !l.registered {
-		return nil
+	if !l.registered || l.heard != nil {
+		return l.heard
 	}
 	set, said := map[string]string{}, map[string]string{}
 	note := func(term, name string, s setting, d time.Duration) {
@@ -160,5 +183,6 @@ func (l *workload) eureka() window.Sum {
 			sum[i].Source = where
 		}
 	}
+	l.heard, l.assumed = sum, slices.Sorted(maps.Values(said))
 	return sum
 }

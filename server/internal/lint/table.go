@@ -39,6 +39,9 @@ func (r Report) Table(colour bool) string {
 		b.WriteByte('\n')
 	}
 	b.WriteString(printable(r.Summary()) + "\n")
+	if r.Assumed != "" {
+		b.WriteString(printable(r.Assumed) + "\n")
+	}
 	return b.String()
 }
 

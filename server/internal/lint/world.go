@@ -6,11 +6,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/eiderhq/eider/window"
 )
 
 // world is all that was read, joined: which Service selects which workload, which ConfigMap it reads.
 type world struct {
 	options   Options
+	rules     []Rule
 	files     []*file
 	objects   []*object
 	workloads []*workload // those that serve, in the order of reading
@@ -51,7 +54,10 @@ type workload struct {
 	registered bool         // the pods enter Eureka
 	spring     bool         // the program is Spring Boot's, as far as one sees
 
-	pauses time.Duration // what is advised, once asked for
+	pauses  time.Duration // what is advised, once asked for
+	window  window.Sum    // how long its pods are still called, once asked for
+	assumed []string      // settings of its own that are taken for its callers'
+	heard   window.Sum    // of it the callers by Eureka, once asked for
 }
 
 // container is one of a pod's.
