@@ -8,11 +8,15 @@ import (
 	"github.com/eiderhq/eider/server/internal/outlook"
 )
 
-// barWidth is how many columns the longer of two windows is drawn over; half as many where they are few.
+// barWidth is how many columns the longer of two windows is drawn over; half as many where they are few, and a quarter
+// on 80.
 const barWidth = 28
 
 func (p *page) barWidth() int {
-	if p.narrow() {
+	switch {
+	case p.width > 0 && p.width < 100:
+		return barWidth / 4
+	case p.narrow():
 		return barWidth / 2
 	}
 	return barWidth
