@@ -155,3 +155,33 @@ func TestCallersAreAssumed(t *testing.T) {
 		t.Errorf("without Eureka it says %q", r.Assumed)
 	}
 }
+
+// TestPage: on a terminal no word is cut, and what one copies is whole.
+func TestPage(t *testing.T) {
+	text, err := os.ReadFile("testdata/charts/petclinic.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := Check([]Source{{"x.yaml", text}}, Options{})
+	hooks := 0
+	for line := range strings.Lines(r.Page(false, 80)) {
+		line = strings.TrimSuffix(line, "\n")
+		bare := strings.TrimSpace(line)
+		if strings.HasPrefix(bare, "lifecycle: ") {
+			hooks++
+			if node, err := parse([]byte(bare)); err != nil || node.Kind == 0 || !strings.HasSuffix(bare, "}}}") {
+				t.Errorf("a hook is cut: %v in %s", err, line)
+			}
+			continue
+		}
+		if len(line) > 80 && strings.Contains(bare, " ") {
+			t.Errorf("%d columns: %s", len(line), line)
+		}
+	}
+	if hooks == 0 {
+		t.Error("there is no hook")
+	}
+	if words := strings.Fields(strings.ReplaceAll(r.Page(false, 80), "# ", "")); len(words) != len(strings.Fields(strings.ReplaceAll(r.Table(false), "# ", ""))) {
+		t.Errorf("words got lost:\n%s", r.Page(false, 80))
+	}
+}

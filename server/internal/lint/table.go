@@ -6,10 +6,15 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Table writes the report for a person, with the colours of a terminal if asked for.
-func (r Report) Table(colour bool) string {
+func (r Report) Table(colour bool) string { return r.Page(colour, 0) }
+
+// Page is the table for a terminal of so many columns, 0 for any: sentences are set in lines, YAML stays whole, so that
+// it can be copied.
+func (r Report) Page(colour bool, width int) string {
 	var b strings.Builder
 	paint := func(hue, text string) string {
 		if !colour {
@@ -24,25 +29,64 @@ func (r Report) Table(colour bool) string {
 		if f.Object != "" {
 			object = "  " + printable(f.Object)
 		}
-		fmt.Fprintf(&b, "%s  %s  %s %s%s\n  %s\n", paint("1", where), paint(hues[f.Severity], string(f.Severity)), f.Rule, rule.Name, object, printable(f.Message))
-		for i, row := range strings.Split(f.Patch, "\n") {
-			head := "  write: "
-			if i > 0 {
-				head = "         "
+		fmt.Fprintf(&b, "%s  %s  %s %s%s\n", paint("1", where), paint(hues[f.Severity], string(f.Severity)), f.Rule, rule.Name, object)
+		b.WriteString(set(printable(f.Message), "  ", "  ", width))
+		head := "  write: "
+		for row := range strings.SplitSeq(f.Patch, "\n") {
+			if row == "" {
+				continue
 			}
-			if row != "" {
-				b.WriteString(paint("2", head+printable(row)) + "\n")
+			for line := range strings.Lines(setYAML(printable(row), head, width)) {
+				b.WriteString(paint("2", strings.TrimSuffix(line, "\n")) + "\n")
 			}
+			head = "         "
 		}
 	}
 	if len(r.Findings) > 0 {
 		b.WriteByte('\n')
 	}
-	b.WriteString(printable(r.Summary()) + "\n")
+	b.WriteString(set(printable(r.Summary()), "", "  ", width))
 	if r.Assumed != "" {
-		b.WriteString(printable(r.Assumed) + "\n")
+		b.WriteString(set(printable(r.Assumed), "", "  ", width))
 	}
 	return b.String()
+}
+
+// set sets words in lines of a width, the first behind head, the others behind indent; a word that is longer has a line
+// of its own.
+func set(text, head, indent string, width int) string {
+	if width == 0 || utf8.RuneCountInString(head+text) <= width {
+		return head + text + "\n"
+	}
+	var b strings.Builder
+	column := 0
+	for word := range strings.FieldsSeq(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case column == 0:
+			b.WriteString(head)
+			column = utf8.RuneCountInString(head)
+		case column+1+n > width:
+			b.WriteString("\n" + indent)
+			column = utf8.RuneCountInString(indent)
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += n
+	}
+	return b.String() + "\n"
+}
+
+// setYAML puts the comment of a row that is too wide above it, in lines of its own.
+func setYAML(row, head string, width int) string {
+	code, comment, ok := strings.Cut(row, "  # ")
+	if !ok || width == 0 || utf8.RuneCountInString(head+row) <= width {
+		return head + row + "\n"
+	}
+	indent := strings.Repeat(" ", utf8.RuneCountInString(head))
+	return set(comment, head+"# ", indent+"# ", width) + indent + code + "\n"
 }
 
 var hues = map[Severity]string{Error: "31", Warning: "33", Note: "36"}

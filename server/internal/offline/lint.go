@@ -130,5 +130,5 @@ func (l *linting) tell(r lint.Report) error {
 	case "sarif":
 		return l.printJSON(r.SARIF(l.version))
 	}
-	return l.print(r.Table(l.Colour()))
+	return l.print(r.Page(l.Colour(), l.Width()))
 }

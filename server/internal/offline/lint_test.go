@@ -174,7 +174,7 @@ func TestLintWritesNoTerminalCodes(t *testing.T) {
 func TestLintColours(t *testing.T) {
 	coloured := func(colour bool) string {
 		var out strings.Builder
-		cmd := Lint(Desk{Out: &out, Colour: func() bool { return colour }}, "", func() string { return "table" })
+		cmd := Lint(Desk{Out: &out, Colour: func() bool { return colour }, Width: func() int { return 0 }}, "", func() string { return "table" })
 		cmd.SetArgs([]string{s8 + "none.yaml"})
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
 		if err := cmd.Execute(); err == nil {
