@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"html"
 	"math"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -34,7 +33,7 @@ const style = `text{fill:#1d2733}.bg{fill:#fbfcfe;stroke:#dfe5ee}.m{fill:#5b6878
 .c0{fill:#7db4ee}.c1{fill:#f0a35e}.c2{fill:#7fd19b}.c3{fill:#c79bf0}.c4{fill:#f28bab}.c5{fill:#63cdd3}.c6{fill:#d9c255}.c7{fill:#aab6c8}.c8{fill:#e79482}.c9{fill:#a3acf5}.c10{fill:#b0d070}.c11{fill:#e79ad3}}
 `
 
-// hues is how many colours terms have, by their names in the order of their appearance.
+// hues is how many colours there are: those of kinds, and a few for terms by hand.
 const hues = 12
 
 // drawing is a picture that grows downwards.
@@ -42,7 +41,7 @@ type drawing struct {
 	strings.Builder
 	y       float64
 	longest float64 // seconds that the bars stand for
-	names   []string
+	palette palette
 }
 
 // picture draws systems as stacked bars, one below the other, on one scale.
@@ -60,16 +59,12 @@ func picture(all []outlook.Outlook) string {
 			systems = append(systems, system{*o.WhatIf, o.Preset, "with " + changes(o, *o.WhatIf)})
 		}
 	}
+	var paths []outlook.Path
 	for _, s := range systems {
-		for _, w := range []outlook.Path{s.o.Crash, s.o.Planned} {
-			d.longest = max(d.longest, time.Duration(w.Worst).Seconds())
-			for _, t := range w.Terms {
-				if t.Max > 0 && !slices.Contains(d.names, t.Name) {
-					d.names = append(d.names, t.Name)
-				}
-			}
-		}
+		paths = append(paths, s.o.Crash, s.o.Planned)
+		d.longest = max(d.longest, time.Duration(s.o.Crash.Worst).Seconds(), time.Duration(s.o.Planned.Worst).Seconds())
 	}
+	d.palette = paletteOf(paths...)
 	d.y += 22
 	fmt.Fprintf(d, `<text x="%d" y="%.1f"><tspan class="b" font-size="17">How long a departed instance is still called</tspan><tspan class="m" dx="12">%s</tspan></text>`+"\n",
 		margin, d.y, html.EscapeString(fleet(all[0].Fleet)))
@@ -175,7 +170,7 @@ func (d *drawing) segment(t outlook.Term, before float64, void bool) {
 	x, to := d.at(before), d.at(before+most)
 	width := max(to-x-1, 1.5) // a gap between two; never nothing
 	fmt.Fprintf(d, `<g><title>%s</title><rect class="c%d" x="%.1f" y="%.1f" width="%.1f" height="%d" rx="3"/>`,
-		html.EscapeString(printable(t.Name+", "+span(t)+": "+t.Source)), slices.Index(d.names, t.Name)%hues, x, d.y, width, barHeight)
+		html.EscapeString(printable(t.Name+", "+span(t)+": "+t.Source)), d.palette.of(t.Name), x, d.y, width, barHeight)
 	if least > 0 && width > 4 {
 		fmt.Fprintf(d, `<rect class="al" x="%.1f" y="%.1f" width="%.1f" height="3"/>`, x, d.y+barHeight-3, max(width*least/most, 1.5))
 	}
@@ -247,19 +242,27 @@ func (d *drawing) legend() {
 			x, d.y = margin, d.y+22
 		}
 	}
-	for i, name := range d.names {
-		width := 30 + float64(utf8.RuneCountInString(name))*7.4
+	for _, e := range d.palette.entries {
+		lines := wrap(e.String(), notesFit)
+		width := 34 + float64(utf8.RuneCountInString(lines[0]))*6.7
 		next(width)
-		fmt.Fprintf(d, `<rect class="c%d" x="%.1f" y="%.1f" width="12" height="12" rx="3"/>`, i%hues, x, d.y)
-		d.text("", x+18, d.y+11, "start", name)
-		x += width
+		fmt.Fprintf(d, `<rect class="c%d" x="%.1f" y="%.1f" width="12" height="12" rx="3"/>`, e.hue, x, d.y)
+		for i, line := range lines {
+			if i > 0 {
+				d.y += 18
+			}
+			d.text("", x+18, d.y+11, "start", line)
+		}
+		if x += width; len(lines) > 1 {
+			x = pictureWidth
+		}
 	}
 	next(100)
 	fmt.Fprintf(d, `<path class="mean" d="M%.1f %.1fl5.5 9h-11z"/>`, x+6, d.y+1)
 	d.text("m", x+18, d.y+11, "start", "mean")
 	x += 66
 	next(150)
-	fmt.Fprintf(d, `<rect class="c7" x="%.1f" y="%.1f" width="12" height="12" rx="3"/><rect class="al" x="%.1f" y="%.1f" width="12" height="3"/>`, x, d.y, x, d.y+9)
+	fmt.Fprintf(d, `<rect class="m" x="%.1f" y="%.1f" width="12" height="12" rx="3"/><rect class="al" x="%.1f" y="%.1f" width="12" height="3"/>`, x, d.y, x, d.y+9)
 	d.text("m", x+18, d.y+11, "start", "at least that long")
 	d.y += 22
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/eiderhq/eider/server/internal/outlook"
+	"github.com/eiderhq/eider/window"
 )
 
 // The folder of the documents, and their pictures with the command that draws each.
@@ -77,6 +79,51 @@ func TestAPictureIsAFile(t *testing.T) {
 	}
 	if _, err := (place{}).run("--preset etcd --svg " + filepath.Join(t.TempDir(), "no", "such")); err == nil || !strings.Contains(err.Error(), "--svg") || strings.Count(err.Error(), "no/such") != 1 {
 		t.Errorf("a folder that isn't there: %v", err)
+	}
+}
+
+// TestAColourIsAKinds: each term of each preset has the colour of its kind, in whatever picture, and no legend has a
+// colour twice.
+func TestAColourIsAKinds(t *testing.T) {
+	for _, p := range window.Presets() {
+		sets := []map[string]string{nil}
+		for _, s := range p.Settings { // a switch or a count turned has other terms
+			switch s.Default.Kind {
+			case window.KindSwitch:
+				sets = append(sets, map[string]string{s.Name: map[bool]string{true: "off", false: "on"}[s.Default.On]})
+			case window.KindCount:
+				sets = append(sets, map[string]string{s.Name: strconv.Itoa(s.Default.Count + 1)})
+			default:
+				sets = append(sets, map[string]string{s.Name: (s.Default.Duration + s.Default.Duration/4 + 2e9).String()})
+			}
+		}
+		for _, set := range sets {
+			f, err := p.Derive(set, window.Fleet{})
+			if err != nil {
+				continue // a setting that no fleet could have
+			}
+			for _, term := range append(f.Planned.Terms, f.Crash.Terms...) {
+				if !slices.ContainsFunc(kinds(), func(k kind) bool { return slices.Contains(k.terms, term.Name) }) {
+					t.Errorf("%s, %v: %q is of no kind", p.Name, set, term.Name)
+				}
+			}
+		}
+	}
+	for _, line := range []string{"", "--preset eureka", "--term a=1s --term lease=2s --term b=1s --term c=1s --term d=1s --term e=1s --term f=1s"} {
+		out, err := place{}.run(line + " --svg -")
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]bool{}
+		for _, m := range regexp.MustCompile(`<rect class="(c\d+)" x="[\d.]+" y="[\d.]+" width="12" height="12" rx="3"/><text`).FindAllStringSubmatch(out, -1) {
+			if seen[m[1]] {
+				t.Errorf("eider window %s: the legend has %s twice", line, m[1])
+			}
+			seen[m[1]] = true
+		}
+		if len(seen) == 0 || !strings.Contains(out, `<rect class="c0"`) || strings.Contains(out, "class=\"c-1") {
+			t.Errorf("eider window %s: the legend has %v; a lease is c0 in every picture", line, seen)
+		}
 	}
 }
 
