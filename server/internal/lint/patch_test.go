@@ -110,3 +110,25 @@ func writeRow(t *testing.T, o map[string]any, f Finding, row string) {
 	}
 	maps.Copy(at, keys)
 }
+
+// TestTheHookHoldsForEveryImage: what lint writes for a client of Eureka it finds nothing in, whatever the image is.
+func TestTheHookHoldsForEveryImage(t *testing.T) {
+	text, err := os.ReadFile("../offline/testdata/orders.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, image := range []string{"registry.example.com/orders:1.4.2", "orders", "eclipse-temurin:21-jre", "orders:1-alpine", "ghcr.io/a/b@sha256:0a",
+		"gcr.io/distroless/java21-debian12", "paketobuildpacks/run-jammy-tiny"} {
+		after := []byte(strings.Replace(string(text), "image: example/orders:1", "image: "+image, 1))
+		before := Check([]Source{{"x", after}}, Options{})
+		if len(before.Findings) == 0 || string(after) == string(text) {
+			t.Errorf("%s: nothing to mend", image)
+		}
+		for _, f := range before.Findings {
+			after = write(t, after, f)
+		}
+		if r := Check([]Source{{"x", after}}, Options{}); len(r.Findings) > 0 {
+			t.Errorf("%s:\n%s\n%s", image, after, r.Table(false))
+		}
+	}
+}

@@ -2,6 +2,8 @@ package lint
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -24,7 +26,17 @@ written wrong would be taken for none, and the workload held to a number that no
 			if n := l.annotation("eider.dev/pauses"); n.ok() && n.text() != "self" {
 				found = append(found, l.here(n.line(), fmt.Sprintf("eider.dev/pauses is %q; the only word is self", short(n.text())), "eider.dev/pauses: self")...)
 			}
+			for _, annotations := range []node{l.template.get("metadata", "annotations"), l.get("metadata", "annotations")} {
+				for name := range annotations.pairs() {
+					if strings.HasPrefix(name, "eider.dev/") && !slices.Contains(annotated, name) && len(found) < maxComplaints {
+						found = append(found, l.here(annotations.keyLine(name), fmt.Sprintf("%s is nothing that lint knows; it knows %s", short(name), strings.Join(annotated, ", ")), "")...)
+					}
+				}
+			}
 			return found
 		},
 	}
 }
+
+// annotated are the annotations that lint reads.
+var annotated = []string{"eider.dev/lint-ignore", "eider.dev/pause", "eider.dev/pauses", "eider.dev/shutdown-deadline", "eider.dev/window"}
