@@ -67,7 +67,8 @@ func consulSync() []Setting {
 		{Name: "sync-failed", What: "the agent couldn't push the change and waits for its next full sync", Default: turned(false), given: true, Source: "agent/ae/ae.go"},
 		{Name: "sync-interval", What: "a full sync so often, with as much jitter again", Default: lasts(60 * time.Second), Source: "agent/config/default.go ae_interval",
 			cost: "every agent sends all its services so much more often"},
-		{Name: "wakeup-lost", What: "a caller's blocking query wasn't woken and runs out", Default: turned(false), given: true, Source: "developer.hashicorp.com/consul/api-docs/features/blocking"},
+		{Name: "wakeup-lost", What: "a caller's blocking query wasn't woken and runs out; one that was asked just before the push arrived has all of its wait left, so that the push comes on top",
+			Default: turned(false), given: true, Source: "developer.hashicorp.com/consul/api-docs/features/blocking"},
 		{Name: "wait", What: "how long a blocking query waits, and a sixteenth longer", Default: lasts(5 * time.Minute), least: int64(time.Second), most: int64(10 * time.Minute),
 			Source: "developer.hashicorp.com/consul/api-docs/features/blocking"},
 		{Name: "nodes", What: "agents in the cluster; they sync more rarely, and suspect longer, the more they are", Default: count(100), least: 1, given: true,
@@ -85,7 +86,7 @@ func (c *chosen) consulPush() []Term {
 		push = []Term{Uniform("full sync", 0, most, c.source("sync-interval", "nodes"))}
 	}
 	if c.on("wakeup-lost") {
-		push = append(push, Uniform("blocking query", 0, c.lasts("wait")+c.lasts("wait")/16, c.source("wait")))
+		push = append(push, Uniform("blocking query", 0, c.lasts("wait")+c.lasts("wait")/16, c.source("wait")+"; not woken, and asked just before the push arrived"))
 	}
 	return push
 }

@@ -80,7 +80,8 @@ func TestWhatEachPresetComesTo(t *testing.T) {
 		{preset: "nacos-2", planned: 1500 * ms, crash: 29*s + 500*ms},
 		{preset: "nacos-2", set: []string{"load-balancer-cache=35s"}, planned: 36*s + 500*ms, crash: 64*s + 500*ms},
 		{preset: "nacos-2", set: []string{"push-retries=1"}, planned: 7*s + 500*ms, crash: 35*s + 500*ms},
-		{preset: "nacos-2", set: []string{"owner-cut-off=on", "push=0s"}, planned: s, crash: 180 * s},
+		{preset: "nacos-2", set: []string{"owner-cut-off=on"}, planned: 1500 * ms, crash: 185*s + 500*ms},
+		{preset: "nacos-2", set: []string{"owner-cut-off=on", "push=0s"}, planned: s, crash: 185 * s},
 		{preset: "polaris", planned: 3 * s, crash: 19 * s},
 		{preset: "polaris", set: []string{"eureka-api=on"}, planned: 76 * s, crash: 167 * s},
 		{preset: "kubernetes", planned: 2 * s, crash: 33 * s},
@@ -237,6 +238,28 @@ func TestSources(t *testing.T) {
 	} {
 		if !slices.Contains(sources, want) {
 			t.Errorf("no %q among\n%s", want, strings.Join(sources, "\n"))
+		}
+	}
+}
+
+// Where one wait follows another that looks like its alternative, setting and term say why both count.
+func TestWhatComesOnTopSaysWhy(t *testing.T) {
+	for _, row := range []struct{ preset, setting, what, term, why, before string }{
+		{"consul-ttl", "wakeup-lost", "asked just before the push arrived has all of its wait left, so that the push comes on top", "blocking query", "asked just before the push arrived", "agent push"},
+		{"consul-gossip", "wakeup-lost", "asked just before the push arrived has all of its wait left, so that the push comes on top", "blocking query", "asked just before the push arrived", "agent push"},
+		{"nacos-2", "owner-cut-off", "a change as any other, so that the push comes on top", "client expiry", "pushed as any other change", ""},
+	} {
+		i := slices.IndexFunc(lookup(t, row.preset).Settings, func(s window.Setting) bool { return s.Name == row.setting })
+		if what := lookup(t, row.preset).Settings[i].What; !strings.Contains(what, row.what) {
+			t.Errorf("%s.%s doesn't say why: %s", row.preset, row.setting, what)
+		}
+		f := derive(t, row.preset, window.Fleet{}, row.setting+"=on")
+		terms := slices.Concat(f.Planned.Terms, f.Crash.Terms)
+		called := func(name string) int {
+			return slices.IndexFunc(terms, func(t window.Term) bool { return t.Name == name })
+		}
+		if i := called(row.term); i < 0 || !strings.Contains(terms[i].Source, row.why) || row.before != "" && called(row.before) != i-1 {
+			t.Errorf("%s with %s: the term %q doesn't say %q, or doesn't follow %q:\n%s", row.preset, row.setting, row.term, row.why, row.before, terms)
 		}
 	}
 }
