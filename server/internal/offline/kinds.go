@@ -17,7 +17,7 @@ type kind struct {
 func kinds() []kind {
 	return []kind{
 		{"forgiven silence", []string{"lease", "session", "idle", "silence", "probes", "health check", "suspicion", "node grace", "client expiry"}},
-		{"check", []string{"sweep", "further sweeps", "check", "ejector", "probe", "probe timeout", "expiry loop", "expiry bucket", "revocations", "elections", "node monitor",
+		{"check", []string{"sweep", "further sweeps", "check", "ejector", "cleaner", "probe", "probe timeout", "expiry loop", "expiry bucket", "revocations", "elections", "node monitor",
 			"deregister", "reap", "dial refused", "its port refuses"}},
 		{"between servers", []string{"peer batch", "distro", "agent push", "full sync", "raft and push", "leave spreads", "slice sync", "slice batch"}},
 		{"server's copy", []string{"response cache", "server cache", "apps refresh", "debounce"}},
