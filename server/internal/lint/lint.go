@@ -34,7 +34,8 @@ type Source struct {
 
 // Options are what the manifests don't say.
 type Options struct {
-	Window time.Duration // how long callers still call a pod that leaves; 0 means derived, by workload
+	Window  time.Duration // how long callers still call a pod that leaves; 0 means derived, by workload
+	Command string        // what the reader typed, and types to learn more; "" means eider lint
 }
 
 // Finding is one fault in one place.
@@ -74,13 +75,15 @@ type Report struct {
 
 	Unchecked map[string]int `json:"unchecked,omitempty"` // objects that make pods and weren't looked at, by kind
 	Assumed   string         `json:"assumed,omitempty"`   // what the answer stands on, which no manifest shows
+
+	command string
 }
 
 // Check reads all sources as one world, since a Service may stand in another file than its workload, and holds every
 // workload to every rule.
 func Check(sources []Source, o Options) Report {
-	w := read(sources)
-	w.options = o
+	o.Command = cmp.Or(o.Command, "eider lint")
+	w := read(sources, o)
 	w.join()
 	var found, faulty []Finding
 	ignored := 0
@@ -99,7 +102,7 @@ func Check(sources []Source, o Options) Report {
 	ignored += len(found) - len(left)
 	left = once(left)
 	report := Report{Findings: append([]Finding{}, slices.Concat(left, faulty, bad)...), Faults: append([]Fault{}, w.faults...), Objects: len(w.objects), Workloads: len(w.workloads),
-		Ignored: ignored, Unchecked: w.unchecked, Assumed: w.assumption()}
+		Ignored: ignored, Unchecked: w.unchecked, Assumed: w.assumption(), command: o.Command}
 	slices.SortStableFunc(report.Findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Message, b.Message))
 	})

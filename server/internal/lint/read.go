@@ -45,8 +45,8 @@ func (o *object) title() string { return o.kind + "/" + o.name }
 func (o *object) annotation(key string) node { return o.get("metadata", "annotations", key) }
 
 // read makes objects of sources; what can't be read is a fault and no reason to stop.
-func read(sources []Source) *world {
-	w := &world{}
+func read(sources []Source, o Options) *world {
+	w := &world{options: o}
 	for _, src := range sources {
 		w.readSource(src)
 	}
@@ -78,7 +78,7 @@ func (w *world) readSource(src Source) {
 	for _, doc := range split(text) {
 		root, err := parse(doc.text)
 		if err != nil {
-			w.faults = append(w.faults, unreadable(src.Name, doc, err))
+			w.faults = append(w.faults, unreadable(src.Name, doc, err, w.options.Command))
 			continue
 		}
 		if aliased := shift(root, doc.first-1); aliased && weigh(root, map[*yaml.Node]int{}) > maxNodes {
@@ -203,7 +203,7 @@ func weigh(n *yaml.Node, known map[*yaml.Node]int) (nodes int) {
 }
 
 // unreadable says where in the source the parser stopped, and what people mostly did then.
-func unreadable(name string, doc document, err error) Fault {
+func unreadable(name string, doc document, err error, command string) Fault {
 	fault := Fault{File: name, Line: doc.first, Message: strings.TrimPrefix(err.Error(), "yaml: ")}
 	if m := regexp.MustCompile(`^line (\d+): (.*)$`).FindStringSubmatch(fault.Message); m != nil {
 		line, _ := strconv.Atoi(m[1])
@@ -214,7 +214,7 @@ func unreadable(name string, doc document, err error) Fault {
 		fault.Line, fault.Message = doc.first-1+line, m[2]
 	}
 	if bytes.Contains(doc.text, []byte("{{")) {
-		fault.Message += "; it looks like a template: lint what it renders to, `helm template . | eider lint -`"
+		fault.Message += "; it looks like a template: lint what it renders to, `helm template . | " + command + " -`"
 	}
 	fault.Message = "this document isn't YAML: " + fault.Message
 	return fault

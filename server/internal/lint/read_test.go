@@ -173,7 +173,7 @@ func FuzzLint(f *testing.F) {
 
 // TestOthersAreForgotten: the tree of an object that no rule looks into isn't kept, however large it is.
 func TestOthersAreForgotten(t *testing.T) {
-	w := read([]Source{{"x", []byte("apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: b}\ndata: {c: d}\n---\n" + bare1)}})
+	w := read([]Source{{"x", []byte("apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: b}\ndata: {c: d}\n---\n" + bare1)}}, Options{})
 	if len(w.objects) != 2 || w.objects[0].Node != nil || w.objects[0].title() != "Secret/a" || w.objects[0].namespace != "b" {
 		t.Errorf("a Secret is kept: %+v", w.objects[0])
 	}

@@ -95,11 +95,6 @@ eider.dev/pauses: self.`,
 
 // pausing is what to write for a pause: the hook, and the grace period if that doesn't hold it.
 func (l *workload) pausing(c *container, length time.Duration) string {
-	need := window.Sum{window.Fixed("pause", length, "")}
-	if d, ok := l.deadlineOf(c); ok {
-		need = append(need, d)
-	}
-	need = append(need, window.Fixed("margin", margin, ""))
 	patch := fmt.Sprintf("lifecycle: {preStop: {sleep: {seconds: %d}}}  # %s", wholeSeconds(length), ofContainer)
 	if length == leastPause {
 		patch += "; never less: 5 s lost nothing on a real node"
@@ -107,10 +102,20 @@ func (l *workload) pausing(c *container, length time.Duration) string {
 	if c == l.main && l.registered {
 		patch = l.telling(length)
 	}
-	if grace, _ := l.grace(); need.Worst() > grace.Max {
-		patch += fmt.Sprintf("\nterminationGracePeriodSeconds: %d  # %s: %s", wholeSeconds(need.Worst()), ofPod, parts(need))
+	return patch + l.holding(c, length)
+}
+
+// holding is the grace period to write for a pause, "" if the one that there is holds it.
+func (l *workload) holding(c *container, length time.Duration) string {
+	need := window.Sum{window.Fixed("pause", length, "")}
+	if d, ok := l.deadlineOf(c); ok {
+		need = append(need, d)
 	}
-	return patch
+	need = append(need, window.Fixed("margin", margin, ""))
+	if grace, _ := l.grace(); need.Worst() <= grace.Max {
+		return ""
+	}
+	return fmt.Sprintf("\nterminationGracePeriodSeconds: %d  # %s: %s", wholeSeconds(need.Worst()), ofPod, parts(need))
 }
 
 // Where the lines of a patch go, which is said in each: in the other's place Kubernetes ignores them.

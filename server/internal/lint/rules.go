@@ -4,14 +4,14 @@ import "strings"
 
 // Rule is one fault that manifests have.
 type Rule struct {
-	ID       string
-	Name     string // a word or three, with dashes: what SARIF calls a name
-	Title    string // one sentence, which is a fault
-	Severity Severity
-	Why      string // what happens, and how that is known
-	Example  string // YAML that is found
-	Patch    string // the YAML to write instead
-	Source   string // where to read more
+	ID       string   `json:"id"`
+	Name     string   `json:"name"`  // a word or three, with dashes: what SARIF calls a name
+	Title    string   `json:"title"` // one sentence, which is a fault
+	Severity Severity `json:"severity"`
+	Why      string   `json:"why"`     // what happens, and how that is known
+	Example  string   `json:"example"` // YAML that is found
+	Patch    string   `json:"patch"`   // the YAML to write instead
+	Source   string   `json:"source"`  // where to read more
 
 	check func(*world, *workload) []Finding
 }

@@ -121,13 +121,13 @@ spec:
 		fmt.Fprintf(&all, maps, i)
 	}
 	for text, want := range map[string]int{same: 1, pod + volumes.String() + all.String(): maxMaps} {
-		w := read([]Source{{"x", []byte(text)}})
+		w := read([]Source{{"x", []byte(text)}}, Options{})
 		w.join()
 		if got := len(w.workloads[0].mounted()); got != want {
 			t.Errorf("%d ConfigMaps are looked at, want %d", got, want)
 		}
 	}
-	w := read([]Source{{"x", []byte(same)}})
+	w := read([]Source{{"x", []byte(same)}}, Options{})
 	w.join()
 	m := w.workloads[0].mounted()[0]
 	if m.corefile(); m.asCorefile == nil {
@@ -185,7 +185,7 @@ func TestBoundedFindings(t *testing.T) {
 		"ignored": {many("eider.dev/lint-ignore: '" + strings.Repeat("a;b;", 1000) + "'"), "E000", maxComplaints},
 		"drained": {many(awsService + "target-group-attributes: '" + strings.Repeat("deregistration_delay.timeout_seconds=1,", 1000) + "'"), "E009", 20},
 	} {
-		w := read([]Source{{"x", []byte(c.text)}})
+		w := read([]Source{{"x", []byte(c.text)}}, Options{})
 		w.join()
 		n := 0
 		for _, l := range w.workloads {
@@ -200,7 +200,7 @@ func TestBoundedFindings(t *testing.T) {
 			t.Errorf("%s: %d findings of %s, want 1 to %d", name, n, c.rule, c.most)
 		}
 	}
-	w := read([]Source{{"x", []byte(deployment + "---\n" + front + strings.Repeat("---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: i}\nspec: {defaultBackend: {service: {name: orders}}}\n", 2*maxFronts))}})
+	w := read([]Source{{"x", []byte(deployment + "---\n" + front + strings.Repeat("---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: i}\nspec: {defaultBackend: {service: {name: orders}}}\n", 2*maxFronts))}}, Options{})
 	w.join()
 	if got := len(w.workloads[0].ingresses()); got != maxFronts {
 		t.Errorf("%d Ingresses are looked at, want %d", got, maxFronts)

@@ -109,7 +109,7 @@ func (r Report) Summary() string {
 			parts = append(parts, count(n, string(s), string(s)+"s"))
 		}
 	}
-	return fmt.Sprintf("%s in %s. `eider lint --explain %s", strings.Join(parts, ", "), among, r.rules())
+	return fmt.Sprintf("%s in %s. `%s --explain %s", strings.Join(parts, ", "), among, r.command, r.rules())
 }
 
 // rules is how one asks for each of those that were broken.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 )
 
 // LintMain is the command lint as a program of its own; it returns the exit code.
@@ -21,7 +22,7 @@ func LintMain(version string, args []string, in io.Reader, out, errs io.Writer, 
 		return format
 	}
 	coloured := terminal(out) && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
-	desk := Desk{Out: out, JSON: func() bool { return asked() == "json" }, Colour: func() bool { return coloured }, Width: func() int { return 0 }}
+	desk := Desk{Out: out, JSON: func() bool { return asked() == "json" }, Colour: func() bool { return coloured }, Width: func() int { return columns(out) }}
 	cmd := Lint(desk, version, asked)
 	cmd.Use = strings.Replace(cmd.Use, "lint", "eider-lint", 1)
 	cmd.Example = strings.ReplaceAll(cmd.Example, "eider lint", "eider-lint")
@@ -39,7 +40,7 @@ func LintMain(version string, args []string, in io.Reader, out, errs io.Writer, 
 		}
 		return run(cmd, words)
 	}
-	cmd.SetArgs(args)
+	cmd.SetArgs(append([]string{}, args...)) // of nil cobra makes the words that the process was started with
 	cmd.SetIn(in)
 	cmd.SetOut(out)
 	cmd.SetErr(errs)
@@ -52,6 +53,19 @@ func LintMain(version string, args []string, in io.Reader, out, errs io.Writer, 
 		return lintUnread
 	}
 	return 0
+}
+
+// columns is how wide a terminal is, 0 for what is none.
+func columns(out io.Writer) int {
+	f, ok := out.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
 }
 
 // terminal tells whether somebody looks at what is written.

@@ -83,7 +83,7 @@ func (l *linting) run(cmd *cobra.Command, args []string) error {
 		if !ok {
 			return misuse(fmt.Errorf("--explain %q is no rule; they are %s", l.explain, ruleRange()))
 		}
-		return l.print(rule.Explain())
+		return l.explained(rule)
 	}
 	levels := map[string]lint.Severity{"any": lint.Note, "warning": lint.Warning, "error": lint.Error, "never": ""}
 	level, ok := levels[l.failOn]
@@ -96,7 +96,7 @@ func (l *linting) run(cmd *cobra.Command, args []string) error {
 		return misuse(errors.New("nothing to lint: name files or folders, or - for standard input"))
 	}
 	sources, faults := gather(args, cmd.InOrStdin())
-	report := lint.Check(sources, lint.Options{Window: l.window})
+	report := lint.Check(sources, lint.Options{Window: l.window, Command: cmd.CommandPath()})
 	report.Faults = slices.Concat(faults, report.Faults)
 	if report.Faults == nil {
 		report.Faults = []lint.Fault{} // JSON has a list in either case
@@ -116,6 +116,17 @@ func (l *linting) run(cmd *cobra.Command, args []string) error {
 		return &Verdict{lintFound}
 	}
 	return nil
+}
+
+// explained tells of a rule, as a person reads it or as a program does.
+func (l *linting) explained(rule lint.Rule) error {
+	switch l.format() {
+	case "json":
+		return l.printJSON(rule)
+	case "sarif":
+		return misuse(errors.New("--explain has no SARIF, which is of findings; ask for --output json"))
+	}
+	return l.print(rule.Explain())
 }
 
 func ruleRange() string {

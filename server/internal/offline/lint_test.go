@@ -55,6 +55,10 @@ func TestLintExitCodes(t *testing.T) {
 		"window":            {args: []string{"--window", "20s", s8 + "good.yaml"}, code: 1, says: "E004"},
 		"negative window":   {args: []string{"--window", "-2s", s8 + "good.yaml"}, code: 2, says: "below 0"},
 		"explain":           {args: []string{"--explain", "e003"}, says: "E003 hook-cannot-run: "},
+		"explain as JSON":   {args: []string{"--explain", "E003", "--json"}, says: "\"id\": \"E003\",\n  \"name\": \"hook-cannot-run\","},
+		"explain as SARIF":  {args: []string{"--explain", "E003", "-o", "sarif"}, code: 2, says: "ask for --output json"},
+		"in its own name":   {args: []string{s8 + "none.yaml"}, code: 1, says: "`eider-lint --explain E002`"},
+		"template":          {in: "{{- if .a }}\na: b\n{{- end }}\n", args: []string{"-"}, code: 2, says: "`helm template . | eider-lint -`"},
 		"explain nonsense":  {args: []string{"--explain", "E999"}, code: 2, says: "they are E000 to "},
 		"format nonsense":   {args: []string{"-o", "xml", "-"}, code: 2, says: `--output "xml" is none of`},
 		"flag nonsense":     {args: []string{"--nope"}, code: 2, says: "--help"},
@@ -72,6 +76,16 @@ func TestLintExitCodes(t *testing.T) {
 				t.Errorf("said\n%s\nwithout %q", said, c.says)
 			}
 		})
+	}
+}
+
+// TestLintTakesItsOwnWords: without any it doesn't take those that the process was started with, as -update of a test.
+func TestLintTakesItsOwnWords(t *testing.T) {
+	all := os.Args
+	os.Args = []string{"offline.test", "--nope"}
+	defer func() { os.Args = all }()
+	if got := linted(t, ""); !strings.Contains(got.errs, "nothing to lint") {
+		t.Errorf("%+v", got)
 	}
 }
 
