@@ -11,9 +11,12 @@ import (
 
 // grace is terminationGracePeriodSeconds, 30 s unless set, and the line where it stands or would.
 func (l *workload) grace() (window.Term, int) {
-	if n := l.pod.get("terminationGracePeriodSeconds"); n.ok() {
-		seconds, _ := n.whole()
-		return window.Fixed("grace period", time.Duration(min(max(seconds, 0), int(most.Seconds())))*time.Second, "terminationGracePeriodSeconds"), n.line()
+	n := l.pod.get(graceKey)
+	if seconds, ok := n.meant(); ok {
+		if seconds < 0 {
+			seconds = 1 // as Kubernetes has it
+		}
+		return window.Fixed("grace period", time.Duration(min(seconds, int(most.Seconds())))*time.Second, graceKey), n.line()
 	}
 	return window.Fixed("grace period", 30*time.Second, "Kubernetes' default"), l.podLine()
 }

@@ -2,8 +2,10 @@ package lint
 
 import (
 	"iter"
+	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -84,6 +86,32 @@ func (n node) text() string {
 func (n node) whole() (int, bool) {
 	i, err := strconv.Atoi(n.text())
 	return i, err == nil
+}
+
+// integer is a whole number as Kubernetes' API takes one from YAML or JSON: one that isn't a text, and 60.0 too.
+func (n node) integer() (int, bool) {
+	if n = n.solid(); !n.ok() || n.Kind != yaml.ScalarNode {
+		return 0, false
+	}
+	switch n.ShortTag() {
+	case "!!int":
+		var i int
+		err := n.Decode(&i)
+		return i, err == nil
+	case "!!float":
+		f, err := strconv.ParseFloat(n.Value, 64)
+		return int(f), err == nil && f == math.Trunc(f) && math.Abs(f) < math.MaxInt32
+	}
+	return 0, false
+}
+
+// meant is the whole number of seconds that somebody had in mind who wrote "60", 60.5 or 60s.
+func (n node) meant() (int, bool) {
+	if i, ok := n.integer(); ok {
+		return i, true
+	}
+	d, ok := duration(n.text(), time.Second)
+	return wholeSeconds(d), ok
 }
 
 func (n node) yes() bool { return n.text() == "true" }

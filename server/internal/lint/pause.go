@@ -137,8 +137,9 @@ func (l *workload) hookOf(c *container) pause {
 	case !hook.ok():
 		return pause{}
 	case hook.get("sleep").ok():
-		seconds, ok := hook.get("sleep", "seconds").whole()
-		p.kind, p.known, p.what = pauseSleep, ok, "preStop sleep"
+		n := hook.get("sleep", "seconds")
+		seconds, ok := n.meant()
+		p.kind, p.known, p.what = pauseSleep, ok && seconds >= 0 || !n.ok(), "preStop sleep" // none are 0
 		p.length = time.Duration(min(max(seconds, 0), int(most.Seconds()))) * time.Second
 	case hook.get("httpGet").ok():
 		p.kind, p.what = pauseHTTP, "preStop httpGet"
