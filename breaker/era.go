@@ -1,0 +1,195 @@
+package breaker
+
+import (
+	"math"
+	"sync/atomic"
+)
+
+const never = int64(math.MaxInt64)
+
+// era is one stretch of one state, with everything that is counted in it. A permit points to the era that gave it, so
+// that a result which comes after its era has ended can decide nothing: it is written where nobody reads.
+//
+// The fields above the line are read and written by calls without a lock, those below it under the breaker's.
+type era struct {
+	b        *Breaker
+	state    atomic.Uint32 // changes within an era only from Ramping to Closed
+	watch    atomic.Bool   // a success may be the outcome that a rule's minimum waits for
+	timed    bool          // calls in flight are counted
+	told     bool          // MetricsOnly: that a rule is broken
+	epoch    atomic.Uint32
+	overdue  uint32       // calls that were counted as slow and haven't come back
+	next     atomic.Int64 // when calls must look again: an epoch ends, a bucket, the ramp; Open, HalfOpen: when the next trial may be
+	fly      flight
+	beside   atomic.Uint64 // outcomes that aren't in flight words, or not any more
+	rejected atomic.Pointer[Rejected]
+	refused  atomic.Uint64 // calls rejected
+	share    atomic.Uint64 // Ramping: sums up what each call may weigh
+	// ─────────────────
+	began    int64
+	epochEnd int64
+	last     countWindow
+	times    *timeWindow // instead of last
+	half     *halfOpen
+	lastFail uint64 // the total after the newest failure
+	run      uint32 // failures in a row
+}
+
+// total is how many outcomes there have been.
+func (e *era) total() uint64 {
+	_, finished := e.fly.sums()
+	return e.beside.Load() + finished
+}
+
+func (e *era) width() int64 { return (e.b.set.slow + words - 2) / (words - 1) }
+
+// count makes the era ready to count.
+func (e *era) count(now int64) {
+	set := &e.b.set
+	e.timed = set.slow > 0
+	if set.within > 0 {
+		e.times = newTimeWindow(set.within, now)
+	} else {
+		e.last.init(set.window)
+	}
+	e.epochEnd = never
+	if e.timed {
+		e.epochEnd = now + e.width()
+		for epoch := range uint32(words) {
+			e.fly.begin(epoch)
+		}
+		e.epoch.Store(words - 1)
+	}
+	e.plan(e.window().turn(0, now))
+}
+
+func (e *era) window() window {
+	if e.times != nil {
+		return e.times
+	}
+	return &e.last
+}
+
+// plan says when calls must turn the era again.
+func (e *era) plan(windowEnd int64) {
+	next := min(windowEnd, e.epochEnd)
+	if State(e.state.Load()) == Ramping {
+		next = min(next, e.began+e.b.set.ramp)
+	}
+	e.next.Store(next)
+}
+
+// turn moves the era on to now: buckets and epochs end, and what is overdue is counted.
+func (e *era) turn(now int64) {
+	if now < e.next.Load() {
+		return
+	}
+	if State(e.state.Load()) == Ramping && now >= e.began+e.b.set.ramp {
+		e.state.Store(uint32(Closed))
+		e.b.note(Event{From: Ramping, To: Closed}, now)
+	}
+	windowEnd := e.window().turn(e.total(), now)
+	var overdue uint64
+	if e.timed && now >= e.epochEnd {
+		overdue = e.turnEpochs(now)
+	}
+	e.plan(windowEnd)
+	e.addOverdue(overdue)
+	e.judge(now)
+}
+
+func (e *era) turnEpochs(now int64) (overdue uint64) {
+	passed := (now-e.epochEnd)/e.width() + 1
+	epoch := e.epoch.Load() + uint32(passed)
+	for back := min(passed, words) - 1; back >= 0; back-- {
+		late, finished := e.fly.begin(epoch - uint32(back))
+		overdue += late
+		e.beside.Add(finished)
+	}
+	e.epochEnd += passed * e.width()
+	e.epoch.Store(epoch)
+	return overdue
+}
+
+// addOverdue counts calls as slow that have passed the limit and haven't come back. They don't end a run of failures.
+func (e *era) addOverdue(n uint64) {
+	if n == 0 {
+		return
+	}
+	e.overdue += uint32(n)
+	before := e.total()
+	if e.lastFail == before {
+		e.lastFail += n
+	}
+	e.beside.Add(n)
+	most := n
+	if size := uint64(e.last.size); size > 0 {
+		most = min(n, size)
+	}
+	for i := range most {
+		e.window().mark(before+n-most+i+1, slow)
+	}
+}
+
+// add counts one outcome that bears a mark, or one that the lock was taken for anyhow.
+func (e *era) add(m mark) {
+	e.beside.Add(1)
+	total := e.total()
+	if m != 0 {
+		e.window().mark(total, m)
+	}
+	if m&failed != 0 {
+		e.failure(total, 1)
+	}
+}
+
+// failure lengthens the run of failures, or begins one if anything else came between.
+func (e *era) failure(total uint64, since uint64) {
+	if e.lastFail+since == total {
+		e.run++
+	} else {
+		e.run = 1
+	}
+	e.lastFail = total
+}
+
+// failOverdue is told that a call which had been counted as slow has failed as well.
+func (e *era) failOverdue() {
+	total := e.total()
+	if e.window().fail(total) {
+		e.failure(total, 0)
+	}
+}
+
+// judge looks whether a rule is broken now, and whether a success could be what breaks it next: one that
+// makes up the outcomes that a rule waits for.
+func (e *era) judge(now int64) {
+	c := e.window().counts(e.total())
+	set := &e.b.set
+	fails, slows := c.failures(), c.slows()
+	switch {
+	case fails == 0 && slows == 0:
+		e.watch.Store(false)
+		return
+	case set.consecutive > 0 && e.run >= uint32(set.consecutive):
+		e.b.broken(e, RuleConsecutive, uint64(e.run), uint64(e.run), now)
+	case reaches(fails, c.total, set.failRate, set.failMin):
+		e.b.broken(e, RuleFailureRate, fails, c.total, now)
+	case reaches(slows, c.total, set.slowRate, set.slowMin):
+		e.b.broken(e, RuleSlowRate, slows, c.total, now)
+	}
+	e.watch.Store(fails > 0 && c.total < uint64(set.failMin) || slows > 0 && c.total < uint64(set.slowMin))
+}
+
+func reaches(n, of uint64, rate float32, least uint16) bool {
+	const rounding = 1e-3 // rates are float32: 10,000 times one is off by less than that
+	return rate > 0 && n > 0 && of >= uint64(least) && float64(n) >= float64(rate)*float64(of)-rounding
+}
+
+// windowed tells what the window holds, if the era has one.
+func (e *era) windowed() counts {
+	if e.last.size == 0 && e.times == nil {
+		return counts{}
+	}
+	return e.window().counts(e.total())
+}
