@@ -143,6 +143,14 @@ func (p Permit) Done(ctx context.Context, err error) {
 	p.Settle(Judge(ctx, err, took, time.Duration(b.set.slow), b.set.classify))
 }
 
+// Report counts an outcome that belongs to no permit: a body that broke off after the call had ended well, or what a
+// health check saw. While half-open a success says nothing, for it was no trial; a failure opens it again.
+func (b *Breaker) Report(o Outcome) {
+	if o != Neutral {
+		b.report(o)
+	}
+}
+
 // Do makes the call if the breaker lets it through, and returns its error, or a [*Rejected]. A context that is done
 // already isn't worth a call: its error is returned. A panic, and a runtime.Goexit, count as a failure and go on.
 func (b *Breaker) Do(ctx context.Context, f func(context.Context) error) error {

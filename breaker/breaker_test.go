@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -178,4 +179,25 @@ func TestK5OneTrialAndNoMore(t *testing.T) {
 			t.Errorf("%d calls were let through", let)
 		}
 	})
+}
+
+func TestARefusalOpensAtOnce(t *testing.T) {
+	b := New(Config{})
+	settle(t, b, 100, Success)
+	settle(t, b, 1, Refused)
+	if r := wantRejected(t, b, Open, RuleRefused); !strings.Contains(r.Error(), "refused") {
+		t.Errorf("it says %q", r)
+	}
+}
+
+func TestReportCountsWithoutAPermit(t *testing.T) {
+	b := New(Config{Consecutive: 2})
+	settle(t, b, 1, Success)
+	b.Report(Failure)
+	b.Report(Neutral)
+	want(t, b, Closed)
+	b.Report(Failure)
+	wantRejected(t, b, Open, RuleConsecutive)
+	b.Report(Refused)
+	want(t, b, Open)
 }

@@ -181,6 +181,23 @@ func (e *era) judge(now int64) {
 	e.watch.Store(fails > 0 && c.total < uint64(set.failMin) || slows > 0 && c.total < uint64(set.slowMin))
 }
 
+// judgeWith is judge after an outcome. A refusal needs no rule.
+func (e *era) judgeWith(o Outcome, now int64) {
+	if o == Refused {
+		e.b.broken(e, RuleRefused, 1, 1, now)
+		return
+	}
+	e.judge(now)
+}
+
+// lateFailure takes what came of a call that was overdue.
+func (e *era) lateFailure(o Outcome, now int64) {
+	if o == Failure || o == Refused {
+		e.failOverdue()
+		e.judgeWith(o, now)
+	}
+}
+
 func reaches(n, of uint64, rate float32, least uint16) bool {
 	const rounding = 1e-3 // rates are float32: 10,000 times one is off by less than that
 	return rate > 0 && n > 0 && of >= uint64(least) && float64(n) >= float64(rate)*float64(of)-rounding

@@ -44,10 +44,7 @@ func (b *Breaker) settle(p Permit, o Outcome) {
 	}
 	switch {
 	case e.timed && e.isOverdue(p, now):
-		if o == Failure {
-			e.failOverdue()
-			e.judge(now)
-		}
+		e.lateFailure(o, now)
 		return
 	case e.timed && !e.fly.out(p.epoch, 0):
 		return // settled twice
@@ -55,7 +52,29 @@ func (b *Breaker) settle(p Permit, o Outcome) {
 		return
 	}
 	e.add(e.markOf(p, o, now))
-	e.judge(now)
+	e.judgeWith(o, now)
+}
+
+// report is for an outcome without a permit.
+func (b *Breaker) report(o Outcome) {
+	now := b.now()
+	b.lock.Lock()
+	defer b.unlock()
+	b.advance(now)
+	e := b.era.Load()
+	switch State(e.state.Load()) {
+	case Closed, Ramping, MetricsOnly:
+		m := mark(0)
+		if o != Success {
+			m = failed
+		}
+		e.add(m)
+		e.judgeWith(o, now)
+	case HalfOpen:
+		if o != Success {
+			b.open(e, RuleTrial, 1, 1, now)
+		}
+	}
 }
 
 // isOverdue tells whether a call was counted as slow when it passed the limit, and takes it from those that are still out.
@@ -207,7 +226,7 @@ func (b *Breaker) settleTrial(e *era, p Permit, o Outcome, now int64) {
 	switch {
 	case o == Neutral:
 		e.offer(now)
-	case o == Failure || late:
+	case o != Success || late:
 		b.open(e, RuleTrial, 1, 1, now)
 	default:
 		if e.half.won++; e.half.won < b.set.successes {

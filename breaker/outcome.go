@@ -13,6 +13,7 @@ const (
 	Success Outcome = iota // it answered; slow ones count as slow besides
 	Failure                // it failed
 	Neutral                // the call says nothing of it: nothing is counted, a trial is offered again
+	Refused                // nobody is there: a Failure that opens it at once, whatever the rules
 )
 
 func (o Outcome) String() string {
@@ -21,6 +22,8 @@ func (o Outcome) String() string {
 		return "success"
 	case Failure:
 		return "failure"
+	case Refused:
+		return "refused"
 	default:
 		return "neutral"
 	}

@@ -37,10 +37,11 @@ const (
 	RuleSlowRate         // too large a share of calls that were slow, or are by now
 	RuleConsecutive      // failures in a row
 	RuleTrial            // a trial failed, was slow, or wasn't settled by its deadline
+	RuleRefused          // nobody was there
 	RuleByHand           // somebody's decision
 )
 
-var ruleNames = [...]string{"", "failure rate", "slow-call rate", "failures in a row", "trial", "by hand"}
+var ruleNames = [...]string{"", "failure rate", "slow-call rate", "failures in a row", "trial", "refused", "by hand"}
 
 func (r Rule) String() string {
 	if int(r) < len(ruleNames) {
@@ -89,6 +90,8 @@ func (r *Rejected) why() string {
 		return fmt.Sprintf("%d calls in a row failed", r.Count)
 	case RuleTrial:
 		return "a trial call didn't go well"
+	case RuleRefused:
+		return "the connection was refused"
 	default:
 		return "by hand"
 	}
