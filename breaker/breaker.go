@@ -17,7 +17,6 @@ type Breaker struct {
 	lock     sync.Mutex
 	streak   uint8 // times it opened without having stayed closed as long as it was open
 	opened   uint32
-	rejected uint64 // by eras that have ended
 	closedAt int64
 	lastOpen int64
 	post     *post // changes to be told, while there are any
@@ -80,10 +79,8 @@ func (b *Breaker) Allow() (Permit, error) {
 	}
 }
 
-func (b *Breaker) reject(e *era) (Permit, error) {
-	e.refused.Add(1)
-	return Permit{}, e.rejected.Load()
-}
+// reject writes nothing, not even a count: with a target down it is all that the cores do, and they would do it to one word.
+func (b *Breaker) reject(e *era) (Permit, error) { return Permit{}, e.rejected.Load() }
 
 func (e *era) permit(now int64) Permit {
 	if !e.timed {
@@ -225,7 +222,6 @@ type Snapshot struct {
 	Total, Failures, Slow uint64 // outcomes in the window
 	InFlight, Overdue     uint64 // calls under way, and how many of them are past the slow limit; 0 without one
 	Opened                uint64 // times it has opened
-	Rejected              uint64 // calls it has rejected
 }
 
 // Snapshot returns what it is now.
@@ -237,7 +233,7 @@ func (b *Breaker) Snapshot() Snapshot {
 	e := b.era.Load()
 	s := Snapshot{
 		Name: b.set.name, State: State(e.state.Load()), Since: b.base.Add(time.Duration(e.began)),
-		Opened: uint64(b.opened), Rejected: b.rejected + e.refused.Load(), Overdue: uint64(e.overdue),
+		Opened: uint64(b.opened), Overdue: uint64(e.overdue),
 	}
 	if r := e.rejected.Load(); r != nil && s.State != Closed && s.State != Ramping {
 		s.Rule, s.Count, s.Of, s.Retry = r.Rule, r.Count, r.Of, r.Retry

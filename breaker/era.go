@@ -23,7 +23,6 @@ type era struct {
 	fly      flight
 	beside   atomic.Uint64 // outcomes that aren't in flight words, or not any more
 	rejected atomic.Pointer[Rejected]
-	refused  atomic.Uint64 // calls rejected
 	share    atomic.Uint64 // Ramping: sums up what each call may weigh
 	// ─────────────────
 	began    int64
@@ -37,6 +36,9 @@ type era struct {
 
 // total is how many outcomes there have been.
 func (e *era) total() uint64 {
+	if !e.timed {
+		return e.beside.Load()
+	}
 	_, finished := e.fly.sums()
 	return e.beside.Load() + finished
 }
@@ -94,8 +96,7 @@ func (e *era) turn(now int64) {
 		overdue = e.turnEpochs(now)
 	}
 	e.plan(windowEnd)
-	e.addOverdue(overdue)
-	e.judge(now)
+	e.judge(e.addOverdue(overdue), now)
 }
 
 func (e *era) turnEpochs(now int64) (overdue uint64) {
@@ -111,13 +112,14 @@ func (e *era) turnEpochs(now int64) (overdue uint64) {
 	return overdue
 }
 
-// addOverdue counts calls as slow that have passed the limit and haven't come back. They don't end a run of failures.
-func (e *era) addOverdue(n uint64) {
+// addOverdue counts calls as slow that have passed the limit and haven't come back, and returns the total then. They
+// don't end a run of failures.
+func (e *era) addOverdue(n uint64) uint64 {
+	before := e.total()
 	if n == 0 {
-		return
+		return before
 	}
 	e.overdue += uint32(n)
-	before := e.total()
 	if e.lastFail == before {
 		e.lastFail += n
 	}
@@ -129,10 +131,11 @@ func (e *era) addOverdue(n uint64) {
 	for i := range most {
 		e.window().mark(before+n-most+i+1, slow)
 	}
+	return before + n
 }
 
-// add counts one outcome that bears a mark, or one that the lock was taken for anyhow.
-func (e *era) add(m mark) {
+// add counts one outcome, and judges. A refusal needs no rule.
+func (e *era) add(o Outcome, m mark, now int64) {
 	e.beside.Add(1)
 	total := e.total()
 	if m != 0 {
@@ -141,6 +144,7 @@ func (e *era) add(m mark) {
 	if m&failed != 0 {
 		e.failure(total, 1)
 	}
+	e.judgeWith(o, total, now)
 }
 
 // failure lengthens the run of failures, or begins one if anything else came between.
@@ -153,23 +157,27 @@ func (e *era) failure(total uint64, since uint64) {
 	e.lastFail = total
 }
 
-// failOverdue is told that a call which had been counted as slow has failed as well.
-func (e *era) failOverdue() {
+// failOverdue is told what came of a call that had been counted as slow.
+func (e *era) failOverdue(o Outcome, now int64) {
+	if o == Success || o == Neutral {
+		return
+	}
 	total := e.total()
 	if e.window().fail(total) {
 		e.failure(total, 0)
 	}
+	e.judgeWith(o, total, now)
 }
 
 // judge looks whether a rule is broken now, and whether a success could be what breaks it next: one that
 // makes up the outcomes that a rule waits for.
-func (e *era) judge(now int64) {
-	c := e.window().counts(e.total())
+func (e *era) judge(total uint64, now int64) {
+	c := e.window().counts(total)
 	set := &e.b.set
 	fails, slows := c.failures(), c.slows()
 	switch {
 	case fails == 0 && slows == 0:
-		e.watch.Store(false)
+		e.watchFor(false)
 		return
 	case set.consecutive > 0 && e.run >= uint32(set.consecutive):
 		e.b.broken(e, RuleConsecutive, uint64(e.run), uint64(e.run), now)
@@ -178,24 +186,21 @@ func (e *era) judge(now int64) {
 	case reaches(slows, c.total, set.slowRate, set.slowMin):
 		e.b.broken(e, RuleSlowRate, slows, c.total, now)
 	}
-	e.watch.Store(fails > 0 && c.total < uint64(set.failMin) || slows > 0 && c.total < uint64(set.slowMin))
+	e.watchFor(fails > 0 && c.total < uint64(set.failMin) || slows > 0 && c.total < uint64(set.slowMin))
 }
 
-// judgeWith is judge after an outcome. A refusal needs no rule.
-func (e *era) judgeWith(o Outcome, now int64) {
+func (e *era) watchFor(on bool) {
+	if e.watch.Load() != on { // a store costs much more, and other cores their cache line
+		e.watch.Store(on)
+	}
+}
+
+func (e *era) judgeWith(o Outcome, total uint64, now int64) {
 	if o == Refused {
 		e.b.broken(e, RuleRefused, 1, 1, now)
 		return
 	}
-	e.judge(now)
-}
-
-// lateFailure takes what came of a call that was overdue.
-func (e *era) lateFailure(o Outcome, now int64) {
-	if o == Failure || o == Refused {
-		e.failOverdue()
-		e.judgeWith(o, now)
-	}
+	e.judge(total, now)
 }
 
 func reaches(n, of uint64, rate float32, least uint16) bool {

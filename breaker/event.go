@@ -31,11 +31,14 @@ func (b *Breaker) note(ev Event, now int64) {
 // unlock gives the lock back and then delivers what has happened, unless somebody is at it already: who delivers goes
 // on until there is nothing left, so that order is kept and a callback may call the breaker.
 func (b *Breaker) unlock() {
-	p := b.post
-	if p == nil || p.telling {
-		b.lock.Unlock()
+	if p := b.post; p != nil && !p.telling {
+		b.deliver(p)
 		return
 	}
+	b.lock.Unlock()
+}
+
+func (b *Breaker) deliver(p *post) {
 	p.telling = true
 	locked := true
 	defer func() {

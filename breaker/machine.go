@@ -11,9 +11,6 @@ import (
 
 // begin starts an era. Permits of the one before lose their say.
 func (b *Breaker) begin(to State, now int64) *era {
-	if last := b.era.Load(); last != nil {
-		b.rejected += last.refused.Load()
-	}
 	e := &era{b: b, began: now}
 	e.state.Store(uint32(to))
 	e.next.Store(never)
@@ -27,10 +24,13 @@ func (b *Breaker) begin(to State, now int64) *era {
 
 // settle is the way of every outcome that isn't quick.
 func (b *Breaker) settle(p Permit, o Outcome) {
-	now := b.now()
+	e := p.era
+	now := e.began
+	if e.next.Load() != never {
+		now = b.now()
+	}
 	b.lock.Lock()
 	defer b.unlock()
-	e := p.era
 	if b.era.Load() != e {
 		return // of an era that has ended
 	}
@@ -44,15 +44,14 @@ func (b *Breaker) settle(p Permit, o Outcome) {
 	}
 	switch {
 	case e.timed && e.isOverdue(p, now):
-		e.lateFailure(o, now)
+		e.failOverdue(o, now)
 		return
 	case e.timed && !e.fly.out(p.epoch, 0):
 		return // settled twice
 	case o == Neutral:
 		return
 	}
-	e.add(e.markOf(p, o, now))
-	e.judgeWith(o, now)
+	e.add(o, e.markOf(p, o, now), now)
 }
 
 // report is for an outcome without a permit.
@@ -68,8 +67,7 @@ func (b *Breaker) report(o Outcome) {
 		if o != Success {
 			m = failed
 		}
-		e.add(m)
-		e.judgeWith(o, now)
+		e.add(o, m, now)
 	case HalfOpen:
 		if o != Success {
 			b.open(e, RuleTrial, 1, 1, now)
@@ -120,6 +118,9 @@ func (b *Breaker) advance(now int64) {
 
 // broken is told by an era that counts that a rule is broken in it.
 func (b *Breaker) broken(e *era, rule Rule, count, of uint64, now int64) {
+	if e.next.Load() == never {
+		now = b.now() // where nothing is timed, nobody has looked before
+	}
 	if State(e.state.Load()) == MetricsOnly {
 		if !e.told {
 			e.told = true

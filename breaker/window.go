@@ -1,5 +1,7 @@
 package breaker
 
+import "math/bits"
+
 // mark is what makes an outcome worth remembering. A success that wasn't slow has none: windows remember where
 // the others were, and how many outcomes there have been.
 type mark uint8
@@ -36,6 +38,7 @@ func (c counts) slows() uint64    { return c.marks[slow] + c.marks[slowFail] }
 type countWindow struct {
 	seen  uint64 // the total up to which places have been cleared for who comes next
 	size  uint32
+	place uint32           // of the next outcome: seen modulo size
 	marks [slowFail]uint32 // by mark, less one
 	first [4]uint64        // of the ring: a window of up to 128 has no more
 	more  *[]uint64
@@ -51,19 +54,19 @@ func (w *countWindow) init(size uint16) {
 	}
 }
 
-func (w *countWindow) word(place uint64) *uint64 {
+func (w *countWindow) word(place uint32) *uint64 {
 	i := place / perWord
-	if i < uint64(len(w.first)) {
+	if i < uint32(len(w.first)) {
 		return &w.first[i]
 	}
-	return &(*w.more)[i-uint64(len(w.first))]
+	return &(*w.more)[i-uint32(len(w.first))]
 }
 
-func (w *countWindow) at(place uint64) mark {
+func (w *countWindow) at(place uint32) mark {
 	return mark(*w.word(place)>>(place%perWord*2)) & 3
 }
 
-func (w *countWindow) put(place uint64, m mark) {
+func (w *countWindow) put(place uint32, m mark) {
 	shift := place % perWord * 2
 	word := w.word(place)
 	if old := mark(*word>>shift) & 3; old != 0 {
@@ -77,35 +80,56 @@ func (w *countWindow) put(place uint64, m mark) {
 
 // advance clears the places of the outcomes that came since: each has pushed an older one out.
 func (w *countWindow) advance(total uint64) {
-	size := uint64(w.size)
-	switch {
-	case w.marks == [slowFail]uint32{}:
-	case total-w.seen >= size:
-		clear(w.first[:])
-		if w.more != nil {
-			clear(*w.more)
-		}
-		w.marks = [slowFail]uint32{}
-	default:
-		for ; w.seen < total; w.seen++ {
-			if place := w.seen % size; w.at(place) != 0 {
-				w.put(place, 0)
-			}
-		}
+	since := total - w.seen
+	if since == 0 {
+		return
+	}
+	if since >= uint64(w.size) { // nobody is left: where in the ring one goes on doesn't matter
+		since = uint64(w.size)
 	}
 	w.seen = total
+	for left := uint32(since); left > 0; {
+		n := min(left, perWord-w.place%perWord, w.size-w.place)
+		w.wipe(w.place, n)
+		left -= n
+		if w.place += n; w.place == w.size {
+			w.place = 0
+		}
+	}
+}
+
+// back returns the place of the newest outcome but so many.
+func (w *countWindow) back(n uint32) uint32 {
+	if place := w.place - 1 - n; place < w.size {
+		return place
+	}
+	return w.place - 1 - n + w.size
+}
+
+// wipe clears n places of one word of the ring.
+func (w *countWindow) wipe(from, n uint32) {
+	const ones = 0x5555_5555_5555_5555
+	word, mask := w.word(from), ^uint64(0)>>(64-2*n)<<(from%perWord*2)
+	gone := *word & mask
+	if gone == 0 {
+		return
+	}
+	*word &^= mask
+	low, high := gone&ones, gone>>1&ones
+	w.marks[failed-1] -= uint32(bits.OnesCount64(low &^ high))
+	w.marks[slow-1] -= uint32(bits.OnesCount64(high &^ low))
+	w.marks[slowFail-1] -= uint32(bits.OnesCount64(low & high))
 }
 
 func (w *countWindow) mark(total uint64, m mark) {
 	w.advance(total)
-	w.put((total-1)%uint64(w.size), m)
+	w.put(w.back(0), m)
 }
 
 func (w *countWindow) fail(total uint64) bool {
 	w.advance(total)
-	size := uint64(w.size)
-	for back := range min(total, size) {
-		if place := (total - 1 - back) % size; w.at(place) == slow {
+	for n := range uint32(min(total, uint64(w.size))) {
+		if place := w.back(n); w.at(place) == slow {
 			w.put(place, slowFail)
 			return true
 		}
@@ -127,7 +151,7 @@ func (w *countWindow) counts(total uint64) counts {
 func (w *countWindow) buckets(total uint64) counts {
 	w.advance(total)
 	sum := counts{total: min(total, uint64(w.size))}
-	for place := range uint64(w.size) {
+	for place := range w.size {
 		if m := w.at(place); m != 0 {
 			sum.marks[m]++
 		}
