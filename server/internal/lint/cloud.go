@@ -16,12 +16,15 @@ type draining struct {
 	what   string
 	delay  time.Duration
 	line   int
+	write  string // what to write, with %d for the seconds
 }
 
 const (
 	awsService  = "service.beta.kubernetes.io/aws-load-balancer-"
 	albIngress  = "alb.ingress.kubernetes.io/"
+	agicIngress = "appgw.ingress.kubernetes.io/"
 	gkeBackends = "cloud.google.com/backend-config"
+	gkeGroups   = "cloud.google.com/neg"
 )
 
 // ingresses are those that lead to a workload's Services.
@@ -36,20 +39,23 @@ func (l *workload) ingresses() (out []*object) {
 	return out
 }
 
-// drainings are those that the manifests set, of AWS' and of Google's load balancers.
+// drainings are those that the manifests set, of AWS', Azure's and Google's load balancers.
 func (l *workload) drainings() (out []draining) {
 	for _, o := range append(l.ingresses(), l.services...) {
 		for _, key := range []string{awsService + "target-group-attributes", albIngress + "target-group-attributes"} {
 			const name = "deregistration_delay.timeout_seconds"
 			n := o.annotation(key)
 			if d, ok := duration(attribute(n.text(), name), time.Second); ok {
-				out = append(out, draining{o, name, d, n.line()})
+				out = append(out, draining{o, name, d, n.line(), name + ": %d"})
 			}
 		}
 		if n := o.annotation(awsService + "connection-draining-timeout"); o.annotation(awsService + "connection-draining-enabled").yes() {
 			if d, ok := duration(n.text(), time.Second); ok {
-				out = append(out, draining{o, "connection-draining-timeout", d, n.line()})
+				out = append(out, draining{o, "connection-draining-timeout", d, n.line(), "connection-draining-timeout: %d"})
 			}
+		}
+		if o.gatewayed() {
+			out = append(out, o.azures())
 		}
 	}
 	return append(out, l.googles()...)
@@ -76,9 +82,13 @@ func (l *workload) googles() (out []draining) {
 		if line == 0 {
 			line = o.keyLine("spec")
 		}
-		out = append(out, draining{o, "drainingTimeoutSec", time.Duration(min(max(seconds, 0), 1_000_000)) * time.Second, line})
+		out = append(out, draining{o, "drainingTimeoutSec", time.Duration(min(max(seconds, 0), 1_000_000)) * time.Second, line, "drainingTimeoutSec: %d"})
 	}
 	for _, s := range l.services {
+		if n := s.annotation(gkeGroups); s.grouped() && !exposed(n.text()) && !s.annotation(gkeBackends).ok() {
+			out = append(out, draining{s, "there is no " + gkeBackends, 0, n.line(),
+				"annotations: {" + gkeBackends + ": '{\"default\": \"" + short(s.name) + "\"}'}  # of the Service, and a BackendConfig of that name: spec: {connectionDraining: {drainingTimeoutSec: %d}}"})
+		}
 		for _, name := range backendConfigs(s.annotation(gkeBackends).text()) {
 			if o := l.world.named[place{"BackendConfig", s.namespace, name}]; o != nil {
 				add(o, o.get("spec"))
@@ -110,23 +120,100 @@ func backendConfigs(text string) (names []string) {
 	return names
 }
 
-// direct is what has a load balancer send to pods by their own addresses, past kube-proxy: it learns of a pod's end from
+// gatewayed tells of an Ingress that Azure's Application Gateway carries out, by its ingress controller (AGIC).
+func (o *object) gatewayed() bool {
+	if o.kind != "Ingress" {
+		return false
+	}
+	for name := range o.get("metadata", "annotations").pairs() {
+		if strings.HasPrefix(name, agicIngress) {
+			return true
+		}
+	}
+	return o.annotation("kubernetes.io/ingress.class").text() == "azure/application-gateway" || o.get("spec", "ingressClassName").text() == "azure-application-gateway"
+}
+
+// azures is the draining of such an Ingress: none unless told to, then 30 s unless told otherwise
+// (learn.microsoft.com/azure/application-gateway/ingress-controller-annotations).
+func (o *object) azures() draining {
+	const name = "connection-draining"
+	on := o.annotation(agicIngress + name)
+	d := draining{o, name, 0, on.line(), agicIngress + name + ": \"true\"\n" + agicIngress + name + "-timeout: \"%d\""}
+	if !on.ok() {
+		d.line = o.keyLine("metadata")
+	}
+	if on.yes() {
+		d.what, d.delay = name+"-timeout", 30*time.Second
+		n := o.annotation(agicIngress + d.what)
+		if told, ok := duration(n.text(), time.Second); ok {
+			d.delay, d.line = told, n.line()
+		}
+	}
+	return d
+}
+
+// grouped tells of a Service whose pods are a network endpoint group of Google's (NEG): {"ingress": true}, or ports of
+// it for load balancers that somebody sets up by hand. A pod that ends before its connections do answers 502 there, and
+// one that is still sent to after its end 503 (cloud.google.com/kubernetes-engine/docs/troubleshooting/load-balancing).
+func (o *object) grouped() bool {
+	text := o.annotation(gkeGroups).text()
+	var said struct{ Ingress bool }
+	return json.Unmarshal([]byte(text), &said) == nil && said.Ingress || exposed(text)
+}
+
+func exposed(text string) bool {
+	var said struct {
+		Ports map[string]json.RawMessage `json:"exposed_ports"`
+	}
+	return json.Unmarshal([]byte(text), &said) == nil && len(said.Ports) > 0
+}
+
+// front is what has a load balancer send to pods by their own addresses, past kube-proxy: it learns of a pod's end from
 // a controller that calls the cloud, and of a new pod the same way.
-func (l *workload) direct() (o *object, line int) {
+type front struct {
+	*object
+	line int
+	list window.Term // how long it goes on sending to a pod that leaves
+	gate gate
+}
+
+// gate is what has a rollout wait until the load balancer knows a new pod.
+type gate int
+
+const (
+	gateLabel gate = iota // AWS' controller writes one for a Namespace that is labelled
+	gateOwn               // Google's writes one by itself
+	gateNone              // Azure's has none
+)
+
+// direct is such a front, nil if there is none.
+func (l *workload) direct() *front {
 	for _, in := range l.ingresses() {
 		if n := in.annotation(albIngress + "target-type"); n.text() == "ip" {
-			return in, n.line()
+			return &front{in, n.line(), controllers, gateLabel}
+		}
+		if in.gatewayed() {
+			return &front{in, in.keyLine("metadata"), applicationGateway, gateNone}
 		}
 	}
 	for _, s := range l.services {
 		if n := s.annotation(awsService + "nlb-target-type"); n.text() == "ip" {
-			return s, n.line()
+			return &front{s, n.line(), controllers, gateLabel}
 		}
 		if n := s.annotation(awsService + "type"); n.text() == "nlb-ip" {
-			return s, n.line()
+			return &front{s, n.line(), controllers, gateLabel}
+		}
+		if s.grouped() {
+			return &front{s, s.annotation(gkeGroups).line(), controllers, gateOwn}
 		}
 	}
-	return nil, 0
+	for gate := range l.pod.get("readinessGates").each() {
+		// A gate that a load balancer opens stands in pods that it sends to itself.
+		if name := gate.get("conditionType").text(); name == "cloud.google.com/load-balancer-neg-ready" || strings.HasPrefix(name, "target-health.elbv2.k8s.aws/") {
+			return &front{l.object, gate.get("conditionType").line(), controllers, gateOwn}
+		}
+	}
+	return nil
 }
 
 // localCheck is how long a load balancer may go on sending to a node whose last pod has begun to leave: its health check

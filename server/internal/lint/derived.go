@@ -72,8 +72,8 @@ func (l *workload) advise() time.Duration {
 	if l.declared() {
 		return length
 	}
-	if o, _ := l.direct(); o != nil {
-		length = max(length, controllers.Max)
+	if f := l.direct(); f != nil {
+		length = max(length, f.list.Max)
 	}
 	for _, s := range l.anchored() {
 		length = max(length, advised(localWindow(s)))

@@ -2,6 +2,8 @@ package lint
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/eiderhq/eider/window"
@@ -12,9 +14,11 @@ func loadBalancerDelay() Rule {
 		ID: "E009", Name: "load-balancer-delay", Severity: Warning,
 		Title: "the load balancer cuts requests that the program still answers, or still sends to a pod that is gone",
 		Why: `A load balancer that sends to pods by their addresses has a clock of its own. When its draining (AWS' deregistration
-delay, Google's drainingTimeoutSec, which is 0 unless set) ends before the program's deadline, it cuts what the program
-would have answered. And it learns of a pod's end from a controller that calls the cloud, later than the nodes do: 10 s
-to 30 s are reported, so that a pause for kube-proxy alone is too short.`,
+delay, Google's drainingTimeoutSec and Azure's connection-draining, which are 0 unless set) ends before the program's
+deadline, it cuts what the program would have answered. And it learns of a pod's end from a controller that calls the
+cloud, later than the nodes do: 10 s to 30 s are reported, of Azure's Application Gateway up to minutes, so that a pause
+for kube-proxy alone is too short. Such are AWS' target-type: ip, Google's network endpoint groups (cloud.google.com/neg)
+and every Ingress of Azure's Application Gateway.`,
 		Example: `kind: Ingress
 metadata:
   annotations:
@@ -34,15 +38,15 @@ metadata:
 					message = fmt.Sprintf("%s, but container %s has %s", seconds(d.delay), l.main.name, tellTerm(deadline))
 				}
 				found = append(found, Finding{File: d.object.file.name, Line: d.line, Object: d.object.title(),
-					Message: fmt.Sprintf("the load balancer drains for %s (%s)", message, d.what), Patch: fmt.Sprintf("%s: %d", d.what, wholeSeconds(max(deadline.Max, 30*time.Second)))})
+					Message: fmt.Sprintf("the load balancer drains for %s (%s)", message, d.what), Patch: strings.Replace(d.write, "%d", strconv.Itoa(wholeSeconds(max(deadline.Max, 30*time.Second))), 1)})
 			}
 			p := l.pauseOf(l.main)
-			o, line := l.direct()
-			if o == nil || !p.known || p.fails(l.main) || p.length >= controllers.Min || p.stopsAtOnce() || l.declared() {
+			f := l.direct()
+			if f == nil || !p.known || p.fails(l.main) || p.length >= f.list.Min || p.stopsAtOnce() || l.declared() {
 				return found
 			}
-			return append(found, Finding{File: o.file.name, Line: line, Object: o.title(),
-				Message: fmt.Sprintf("the load balancer sends to pods by their addresses, while container %s of %s pauses for %s only: %s", l.main.name, l.title(), seconds(p.length), controllers),
+			return append(found, Finding{File: f.file.name, Line: f.line, Object: f.title(),
+				Message: fmt.Sprintf("the load balancer sends to pods by their addresses, while container %s of %s pauses for %s only: %s", l.main.name, l.title(), seconds(p.length), f.list),
 				Patch:   l.pausing(l.main, l.advised())})
 		},
 	}
@@ -50,6 +54,11 @@ metadata:
 
 // controllers is what is reported of load balancers' and ingresses' own lists; nothing bounds it.
 var controllers = window.Term{Name: "a load balancer's own list", Min: 10 * time.Second, Max: 30 * time.Second, Source: "reported in mattrobinsonsre/terrapod#222; nothing bounds it"}
+
+// applicationGateway is Azure's: its controller's own guide has "between a second and a few minutes" until a pod is out
+// of the gateway's list, and advises a sleep of 90 s.
+var applicationGateway = window.Term{Name: "Application Gateway's own list", Min: 90 * time.Second, Max: 90 * time.Second,
+	Source: "as Azure/application-gateway-kubernetes-ingress advises, docs/how-tos/minimize-downtime-during-deployments.md; nothing bounds it"}
 
 // declared tells whether somebody has said what the window is.
 func (l *workload) declared() bool {
@@ -97,7 +106,8 @@ func targetsNotAwaited() Rule {
 		Why: `A load balancer that sends to pods by their addresses takes a new one in only after it was registered and checked, which
 takes longer than a readinessProbe. A rollout that doesn't wait for that takes the last old pod away while none of the new
 ones is sent to. AWS' controller adds a readiness gate to pods of a namespace that is labelled for it; the label can't be
-seen from the workload, so lint the Namespace with it. minReadySeconds helps too.`,
+seen from the workload, so lint the Namespace with it. Google's adds one (cloud.google.com/load-balancer-neg-ready) by
+itself, of which nothing is said; Azure's has none, and minReadySeconds is what helps.`,
 		Example: `kind: Ingress
 metadata:
   annotations: {alb.ingress.kubernetes.io/target-type: ip}`,
@@ -106,18 +116,21 @@ metadata:
   labels: {elbv2.k8s.aws/pod-readiness-gate-inject: enabled}`,
 		Source: "https://kubernetes-sigs.github.io/aws-load-balancer-controller/latest/deploy/pod_readiness_gate/",
 		check: func(w *world, l *workload) []Finding {
-			o, line := l.direct()
+			f := l.direct()
 			seconds, _ := l.get("spec", "minReadySeconds").whole()
-			if o == nil || l.kind != "Deployment" || seconds > 0 || l.pod.get("readinessGates").ok() {
+			if f == nil || l.kind != "Deployment" || seconds > 0 || l.pod.get("readinessGates").ok() || f.gate == gateOwn {
 				return nil
+			}
+			const known = "nothing tells that a rollout of %s waits until its new pods are known to the load balancer"
+			if f.gate == gateNone {
+				return l.here(l.keyLine("spec"), fmt.Sprintf(known, l.title()), fmt.Sprintf("minReadySeconds: %d  # in the workload's spec", wholeSeconds(f.list.Max)))
 			}
 			space := w.named[place{"Namespace", "default", l.namespace}]
 			if space != nil && space.get("metadata", "labels", "elbv2.k8s.aws/pod-readiness-gate-inject").text() == "enabled" {
 				return nil
 			}
-			return []Finding{{File: o.file.name, Line: line, Object: o.title(),
-				Message: fmt.Sprintf("nothing tells that a rollout of %s waits until its new pods are known to the load balancer", l.title()),
-				Patch:   "Namespace: metadata: {labels: {elbv2.k8s.aws/pod-readiness-gate-inject: enabled}}"}}
+			return []Finding{{File: f.file.name, Line: f.line, Object: f.title(), Message: fmt.Sprintf(known, l.title()),
+				Patch: "Namespace: metadata: {labels: {elbv2.k8s.aws/pod-readiness-gate-inject: enabled}}"}}
 		},
 	}
 }

@@ -20,8 +20,15 @@ apiVersion: v1
 kind: Namespace
 metadata: {name: default, labels: {elbv2.k8s.aws/pod-readiness-gate-inject: enabled}}
 `,
-	"local traffic": service(``, `type: LoadBalancer, externalTrafficPolicy: Local, `),
-	"Eureka":        service(`, {name: EUREKA_CLIENT_SERVICEURL_DEFAULTZONE, value: "http://eureka/"}`, ``),
+	"Application Gateway": strings.Replace(service(``, ``), "replicas: 3", "replicas: 3\n  minReadySeconds: 90", 1) + `---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: orders, annotations: {appgw.ingress.kubernetes.io/connection-draining: "true"}}
+spec: {defaultBackend: {service: {name: orders}}}
+`,
+	"an endpoint group": strings.Replace(service(``, ``), "    spec:\n", "    spec:\n      readinessGates: [{conditionType: cloud.google.com/load-balancer-neg-ready}]\n", 1),
+	"local traffic":     service(``, `type: LoadBalancer, externalTrafficPolicy: Local, `),
+	"Eureka":            service(`, {name: EUREKA_CLIENT_SERVICEURL_DEFAULTZONE, value: "http://eureka/"}`, ``),
 	"Eureka, local": service(`, {name: EUREKA_CLIENT_SERVICEURL_DEFAULTZONE, value: "http://eureka/"}, {name: EUREKA_CLIENT_REGISTRY_FETCH_INTERVAL_SECONDS, value: "1"}`,
 		`type: LoadBalancer, externalTrafficPolicy: Local, `),
 }
