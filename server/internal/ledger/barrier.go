@@ -38,6 +38,7 @@ type drain struct {
 	barrier moment // after the leave
 	slot    int32
 	heard   map[string]uint64 // the last report of each node
+	last    *eider.Drain      // how it ended, once it is over; immutable
 }
 
 type member struct {
@@ -303,11 +304,8 @@ func (t *Table) finish(key departure, status eider.Status) {
 	t.alarms.cancel(d)
 	t.ofHolds -= toInt(key.hold != 0)
 	d.of, d.status, d.index, d.heard = nil, status, nil, nil
-	d.members = slices.Clone(d.members[:min(len(d.members), eider.MaxMembers)])
-	for i := range d.members {
-		m := &d.members[i]
-		m.away, m.proc = m.connected(), nil
-	}
+	last := d.snapshot()
+	d.last, d.members = &last, nil
 	if len(t.finished) == keptDrains {
 		t.finished = slices.Delete(t.finished, 0, 1)
 	}
@@ -319,13 +317,19 @@ func (m *member) connected() bool { return m.away || m.proc != nil && m.proc.str
 
 // snapshot shows a drain as it stands.
 func (d *drain) snapshot() eider.Drain {
+	if d.last != nil {
+		return *d.last
+	}
 	s := eider.Drain{Departure: d.dep, Kind: eider.LeaveDrain, Since: d.since, Bound: d.bound, Barrier: d.barrier, Reached: d.reached,
 		Status: d.standing(), Over: d.of == nil, Total: d.total, Open: d.open}
 	if d.dep.Hold != 0 {
 		s.Kind = eider.HoldDrain
 	}
-	for i := range d.members[:min(len(d.members), eider.MaxMembers)] {
-		s.Members = append(s.Members, d.members[i].word())
+	if shown := min(len(d.members), eider.MaxMembers); shown > 0 {
+		s.Members = make([]eider.Member, shown)
+		for i := range s.Members {
+			s.Members[i] = d.members[i].word()
+		}
 	}
 	return s
 }

@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -347,4 +349,29 @@ func TestRetryAfterExtendsTheWaitForCallersFromBefore(t *testing.T) {
 	w.letGo("c1", "orders/1")
 	w.advance(time.Second)
 	w.wantReached("orders/1", true)
+}
+
+// What is over is kept as it was shown last: whoever lists two hundred departures doesn't copy who was waited for.
+func TestDrainsThatAreOverAreNotCopied(t *testing.T) {
+	w := fresh(t)
+	for i := range 40 {
+		w.follow(fmt.Sprint("c", i), "orders")
+	}
+	for i := range 100 {
+		k := fmt.Sprint("orders/", i)
+		w.mustRegister("p", k, fmt.Sprint("10.0.0.1:", 1000+i))
+		w.leave("p", k)
+		w.left("p", k)
+	}
+	all := w.tb.Drains("orders")
+	if len(all) != 100 || len(all[0].Members) != eider.MaxMembers || all[0].Total != 40 || !all[0].Over || all[0].Status != eider.Left || !all[0].Members[0].Stream {
+		t.Fatalf("%d drains, the last %+v", len(all), all[0])
+	}
+	w.tb.Goodbye(w.now, w.actor("c0").follower)
+	if again := w.tb.Drains("orders"); !reflect.DeepEqual(again, all) {
+		t.Errorf("what is over has changed: %+v, was %+v", again[0], all[0])
+	}
+	if n := testing.AllocsPerRun(10, func() { w.tb.Drains("orders") }); n > 50 {
+		t.Errorf("a list of 100 drains that are over allocates %v times", n)
+	}
 }

@@ -22,15 +22,15 @@ func TestServicesThatEndedAreListedAtNought(t *testing.T) {
 		w.left(p, k)
 	}
 	want := eider.Summary{Service: "orders", Gone: 2}
-	if got := w.tb.Services(); len(got) != 1 || got[0] != want {
+	if got := w.services(); len(got) != 1 || got[0] != want {
 		t.Errorf("after the last has left: %+v, want %+v alone", got, want)
 	}
 	w.advance(23 * time.Hour)
-	if got := w.tb.Services(); len(got) != 1 {
+	if got := w.services(); len(got) != 1 {
 		t.Errorf("a day later, nearly: %+v", got)
 	}
 	w.advance(2 * time.Hour)
-	if got := w.tb.Services(); len(got) != 0 || w.tb.Knows("orders") {
+	if got := w.services(); len(got) != 0 || w.tb.Knows("orders") {
 		t.Errorf("after the retention: %+v", got)
 	}
 }
@@ -45,7 +45,7 @@ func TestServicesThatEndedAreBounded(t *testing.T) {
 		w.advance(time.Millisecond)
 		w.left("p", k)
 	}
-	got := w.tb.Services()
+	got := w.services()
 	if len(got) != keptEnded+1 || got[0].Service != "aaa" || got[1].Service != fmt.Sprintf("s%03d", 2*keptEnded) {
 		t.Errorf("%d services, the first %+v", len(got), got[:min(len(got), 2)])
 	}

@@ -120,7 +120,9 @@ func TestAHoldLeavesTheInstanceAsItIs(t *testing.T) {
 	if in, _ := w.tb.Instance(key("orders/1")); !in.Record.Equal(&rec) || w.tb.node.expected != before {
 		t.Errorf("its record is %v, was %v", in.Record, rec)
 	}
-	if s := w.tb.Summary("orders"); s.Up != 1 || s.Held != 1 || w.tb.Counts().Draining != 0 || w.tb.Counts().Holds != 1 {
+	w.follow("c", "orders")
+	w.hold("orders/1", eider.Hold{})
+	if s := w.tb.Summary("orders"); s.Up != 1 || s.Held != 1 || w.tb.Running() != (Running{Holding: 1}) || w.tb.Counts().Draining != 0 || w.tb.Counts().Holds != 1 {
 		t.Errorf("%+v", s)
 	}
 	w.processes["p"].beats = false

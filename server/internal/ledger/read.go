@@ -10,8 +10,8 @@ import (
 	"github.com/eiderhq/eider"
 )
 
-// Reads. None moves the clock. What they return is the asker's own, but for the maps inside records, which
-// nobody ever writes to.
+// Reads. None moves the clock. What they return is the asker's own, but for the maps inside records and the members of
+// drains that are over, which nobody ever writes to.
 
 // Instance returns a live instance: STARTING, UP, DOWN or DRAINING.
 func (t *Table) Instance(key eider.Key) (eider.Instance, bool) {
@@ -80,16 +80,16 @@ func (t *Table) Knows(service string) bool { return t.services[service] != nil }
 // Complete tells whether this node has heard of everybody: it has run for a lease.
 func (t *Table) Complete(now time.Time) bool { return t.cfg.Fresh || t.at(now) >= t.cfg.Lease }
 
-// Services returns every service with an instance or a caller, and of those that have neither any more the ones
-// whose last instances are remembered, at most the 100 that ended last: so that nobody takes a service that
-// has gone down as a whole for one that never was. Ordered by name, without cursors.
-func (t *Table) Services() []eider.Summary {
-	out := make([]eider.Summary, 0, t.used)
+// Services returns the name of every service with an instance or a caller, and of those that have neither any more the
+// ones whose last instances are remembered, at most the 100 that ended last: so that nobody takes a service that
+// has gone down as a whole for one that never was. In no order: who asks sorts them when the table is free again.
+func (t *Table) Services() []string {
+	out := make([]string, 0, t.used+keptEnded)
 	var ended []*service
 	for _, svc := range t.services {
 		switch {
 		case svc.used:
-			out = append(out, svc.summary())
+			out = append(out, svc.name)
 		case len(svc.gone) > 0:
 			if ended = append(ended, svc); len(ended) == 2*keptEnded {
 				ended = latest(ended)
@@ -97,9 +97,8 @@ func (t *Table) Services() []eider.Summary {
 		}
 	}
 	for _, svc := range latest(ended) {
-		out = append(out, svc.summary())
+		out = append(out, svc.name)
 	}
-	slices.SortFunc(out, func(a, b eider.Summary) int { return strings.Compare(a.Service, b.Service) })
 	return out
 }
 
@@ -143,7 +142,18 @@ func (t *Table) Behind(service string, number uint64) int {
 	return behind
 }
 
-// Callers returns who follows the service of that name ("" means any), ordered by service and id. Cursor has the number
+// Away counts the callers of a service that acknowledge and have no stream: remembered, since drains wait for them.
+func (t *Table) Away(service string) int {
+	away := 0
+	if svc := t.services[service]; svc != nil {
+		for _, f := range svc.followers {
+			away += toInt(f.streams == 0 && f.poll == nil)
+		}
+	}
+	return away
+}
+
+// Callers returns who follows the service of that name ("" means any), in no order. Cursor has the number
 // that the caller acknowledged last; run and Behind are the replica's.
 func (t *Table) Callers(name string) []eider.Caller {
 	var out []eider.Caller
@@ -156,15 +166,14 @@ func (t *Table) Callers(name string) []eider.Caller {
 		}
 	}
 	if name == "" {
+		out = make([]eider.Caller, 0, t.callers)
 		for _, svc := range t.services {
 			add(svc)
 		}
 	} else if svc := t.services[name]; svc != nil {
+		out = make([]eider.Caller, 0, len(svc.followers)+1)
 		add(svc)
 	}
-	slices.SortFunc(out, func(a, b eider.Caller) int {
-		return cmp.Or(strings.Compare(a.Service, b.Service), strings.Compare(a.ID, b.ID))
-	})
 	return out
 }
 
@@ -203,11 +212,28 @@ func (t *Table) Drains(service string) []eider.Drain {
 		}
 	}
 	slices.SortFunc(found, func(a, b *drain) int { return cmp.Compare(b.order, a.order) })
-	var out []eider.Drain
+	out := make([]eider.Drain, 0, len(found))
 	for _, d := range found {
 		out = append(out, d.snapshot())
 	}
 	return out
+}
+
+// Running counts the drains that run.
+func (t *Table) Running() (n Running) {
+	for _, d := range t.drains {
+		switch {
+		case d.dep.Hold != 0:
+			n.Holding += d.open
+		case d.reached:
+			n.Finishing++
+			n.Open += d.open
+		default:
+			n.Waiting++
+			n.Open += d.open
+		}
+	}
+	return n
 }
 
 // running returns the drains that run, the oldest first.
@@ -238,6 +264,15 @@ func (t *Table) Bound(service string) time.Duration {
 
 // Timing returns what the windows of a service are derived from; false if nothing is known of it.
 func (t *Table) Timing(service string) (eider.Timing, bool) {
+	out, known := t.Steps(service)
+	if known {
+		out.Void = t.voids(service)
+	}
+	return out, known
+}
+
+// Steps is Timing without the sentences, which a scrape of thousands of services doesn't read.
+func (t *Table) Steps(service string) (eider.Timing, bool) {
 	svc := t.services[service]
 	if svc == nil {
 		return eider.Timing{}, false
@@ -253,7 +288,6 @@ func (t *Table) Timing(service string) (eider.Timing, bool) {
 	if svc.strangers > 0 {
 		out.Unknown = t.cfg.Unknown
 	}
-	out.Void = t.voids(service)
 	return out, true
 }
 

@@ -168,13 +168,13 @@ var verbs = map[string]func(w *world, args []string) error{
 		return nil
 	},
 	"services": func(w *world, _ []string) error {
-		for _, s := range w.tb.Services() {
+		for _, s := range w.services() {
 			fmt.Fprintf(&w.log, "  %s up=%d suspect=%d starting=%d down=%d draining=%d gone=%d callers=%d\n", s.Service, s.Up, s.Suspect, s.Starting, s.Down, s.Draining, s.Gone, s.Callers)
 		}
 		return nil
 	},
 	"callers": func(w *world, a []string) error {
-		for _, c := range w.tb.Callers(a[0]) {
+		for _, c := range w.callers(a[0]) {
 			fmt.Fprintf(&w.log, "  %s %s stream=%t cap %s\n", c.Service, c.ID, c.Stream, c.Cap)
 		}
 		return nil

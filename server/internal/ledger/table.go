@@ -100,6 +100,14 @@ type Counts struct {
 	Holds      int // keys that are held
 }
 
+// Running are the drains that run, in numbers.
+type Running struct {
+	Waiting   int // for callers
+	Finishing int // what is in flight: their barrier is reached
+	Open      int // callers that both wait for
+	Holding   int // callers that haven't let go of who is held
+}
+
 // Counts tells the table's sizes.
 func (t *Table) Counts() Counts {
 	return Counts{Services: len(t.services), Instances: t.live, Callers: t.callers, Tombstones: t.tombs.length,

@@ -366,3 +366,20 @@ func (w *world) count(kind eider.EventKind) int {
 	}
 	return n
 }
+
+// services are those that the table lists, by name.
+func (w *world) services() (out []eider.Summary) {
+	names := w.tb.Services()
+	slices.Sort(names)
+	for _, name := range names {
+		out = append(out, w.tb.Summary(name))
+	}
+	return out
+}
+
+// callers are those of a service, by name.
+func (w *world) callers(service string) []eider.Caller {
+	out := w.tb.Callers(service)
+	slices.SortFunc(out, func(a, b eider.Caller) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}

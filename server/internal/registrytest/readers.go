@@ -2,9 +2,13 @@ package registrytest
 
 import (
 	"context"
+	"fmt"
+	"reflect"
+	"slices"
 	"time"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/server/internal/replica"
 )
 
 var readerCases = []testCase{
@@ -32,6 +36,69 @@ var readerCases = []testCase{
 		if !known || got.Service != "orders" || got.Lease != 45*time.Second || got.Bound != longest || got.Cap <= 0 || got.Cap > got.Bound ||
 			got.Beat <= 0 || got.SuspectAfter < got.Beat || got.SuspectAfter > got.Lease || got.Evidence <= 0 || got.Reattach <= 0 || got.Batch <= 0 || got.Unknown != 0 {
 			w.Errorf("the timing is %+v", got)
+		}
+	}},
+	{name: "AGlanceIsWhatTheListsSay", run: func(w *world) {
+		if _, known := w.reg.Summary("orders"); known {
+			w.Error("nobody has ever registered, and there is a summary")
+		}
+		a := w.serve("orders", "1")
+		w.serve("orders", "2")
+		w.serve("billing", "1")
+		b := w.caller("c").follow("orders")
+		w.caller("gone").follow("orders").End(replica.Lost)
+		a.leave()
+		glances := slices.Collect(w.reg.Glances())
+		all := w.reg.Services()
+		if len(glances) != 2 || len(all) != 2 {
+			w.Fatalf("%d services at a glance, %d in the list; want 2", len(glances), len(all))
+		}
+		for i, g := range glances {
+			timing, _ := w.reg.Timing(g.Service)
+			if one, known := w.reg.Summary(g.Service); !known || one != all[i] || g.Summary != all[i] {
+				w.Errorf("%+v at a glance, %+v alone, %+v in the list", g.Summary, one, all[i])
+			}
+			if !reflect.DeepEqual(g.Timing, timing) {
+				w.Errorf("the timing at a glance is %+v, alone %+v", g.Timing, timing)
+			}
+		}
+		if glances[0].Away != 0 || glances[1].Away != 1 || glances[1].Callers != 2 || glances[1].Draining != 1 {
+			w.Errorf("at a glance: %+v", glances)
+		}
+		if got := w.reg.Running(); got != (replica.Running{Waiting: 1, Open: 2}) {
+			w.Errorf("one drain waits for two callers, and those that run are %+v", got)
+		}
+		b.letGo("orders", a)
+		w.pass(longest + time.Second) // the one that is away is capped
+		if got := w.reg.Running(); got != (replica.Running{Finishing: 1}) {
+			w.Errorf("one drain has reached its barrier, and those that run are %+v", got)
+		}
+		a.left()
+		if got := w.reg.Running(); got != (replica.Running{}) {
+			w.Errorf("none runs any more, and those that run are %+v", got)
+		}
+	}},
+	{name: "WhoGlancesHoldsNobodyUp", run: func(w *world) {
+		for i := range 600 {
+			w.serve(fmt.Sprintf("s%03d", i), "1")
+		}
+		seen := ""
+		for g := range w.reg.Glances() {
+			if g.Service <= seen {
+				w.Fatalf("%s comes behind %s", g.Service, seen)
+			}
+			if seen == "" {
+				w.serve("s599", "2") // would wait for ever if the asker held the node
+			}
+			if seen = g.Service; seen == "s599" && g.Up != 2 {
+				w.Errorf("the last of 600 was read with the first: it has %d instances, want 2", g.Up)
+			}
+		}
+		if seen != "s599" {
+			w.Errorf("the last at a glance is %s", seen)
+		}
+		for range w.reg.Glances() {
+			break // and who has seen enough goes
 		}
 	}},
 	{name: "EventsAreToldInOrder", run: func(w *world) {

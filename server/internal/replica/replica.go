@@ -6,6 +6,7 @@ package replica
 
 import (
 	"context"
+	"iter"
 	"net/netip"
 	"time"
 
@@ -27,13 +28,31 @@ type Registry interface {
 // Reader is what pages, the CLI and metrics ask. What it returns is the asker's own, or immutable.
 type Reader interface {
 	Node() eider.Node
-	Services() []eider.Summary                          // ordered by name
+	Services() []eider.Summary                          // ordered by name; what changes meanwhile is in some of them
+	Glances() iter.Seq[Glance]                          // the same for who only counts: none is kept, and the asker may take his time
+	Summary(service string) (eider.Summary, bool)       // of Services; false as with View
+	Running() Running                                   // the drains that run
 	View(service string) (*eider.View, bool)            // false if the node has never heard of the service
 	Timing(service string) (eider.Timing, bool)         // what its windows are derived from; false as with View
 	Callers(service string) []eider.Caller              // ordered by service and id; "" means of every service
 	Drains(service string) []eider.Drain                // newest first, the running ones and the last 256; "" means all
 	Events(after uint64) ([]eider.Event, bool)          // what is kept after that number; false if some before it were lost
 	EventsWait(ctx context.Context, after uint64) error // returns once there is an event after that number
+}
+
+// Glance is one service as a scrape needs it.
+type Glance struct {
+	eider.Summary
+	Timing eider.Timing // without Void
+	Away   int          // callers that acknowledge and have no stream, remembered since drains wait for them
+}
+
+// Running are the drains that run, in numbers.
+type Running struct {
+	Waiting   int // for callers
+	Finishing int // what is in flight: their barrier is reached
+	Open      int // callers that both wait for
+	Holding   int // callers that haven't let go of who is held
 }
 
 // Postponer is a Registry that hears of the retry-afters that a front hands out: whoever was told to

@@ -219,7 +219,7 @@ func (c *console) stranger(service string) bool {
 	if service == "" {
 		return false
 	}
-	_, ok := c.reg.View(service)
+	_, ok := c.reg.Summary(service)
 	return !ok
 }
 

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"maps"
 	"sync"
 	"time"
 
@@ -80,15 +79,13 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 	gauge(s.bound, node.Bound.Seconds())
 	gauge(s.holds, float64(node.Holds))
 
-	all := s.reg.Services()
-	gauge(s.services, float64(len(all)))
-	own := s.labels(all)
-	for path, by := range s.windows(all, own) {
-		for service, d := range by {
-			gauge(s.window, d.Seconds(), service, path)
-		}
-	}
-	for _, one := range fold(all, own) {
+	services, number, away := s.glance()
+	gauge(s.services, float64(number))
+	gauge(s.disconnected, float64(away))
+	for _, one := range services {
+		gauge(s.window, one.planned.Seconds(), one.Service, "planned")
+		gauge(s.window, one.crash.Seconds(), one.Service, "crash")
+		gauge(s.window, one.suspect.Seconds(), one.Service, "suspect")
 		gauge(s.instances, float64(one.Up), one.Service, "up")
 		gauge(s.instances, float64(one.Suspect), one.Service, "suspect")
 		gauge(s.instances, float64(one.Starting), one.Service, "starting")
@@ -100,90 +97,74 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(s.changes, prometheus.CounterValue, float64(one.Cursor.Number), one.Service)
 	}
 
-	var disconnected, waiting, finishing, open, holding float64
-	for _, caller := range s.reg.Callers("") {
-		disconnected += truth(!caller.Stream && caller.Kind == eider.Native)
-	}
-	for _, d := range s.reg.Drains("") {
-		if d.Over {
-			continue
-		}
-		if d.Kind == eider.HoldDrain {
-			holding += float64(d.Open)
-			continue
-		}
-		waiting += truth(!d.Reached)
-		finishing += truth(d.Reached)
-		open += float64(d.Open)
-	}
-	gauge(s.disconnected, disconnected)
-	gauge(s.drains, waiting, "waiting")
-	gauge(s.drains, finishing, "finishing")
-	gauge(s.drainWaiting, open)
-	gauge(s.holdWaiting, holding)
+	running := s.reg.Running()
+	gauge(s.drains, float64(running.Waiting), "waiting")
+	gauge(s.drains, float64(running.Finishing), "finishing")
+	gauge(s.drainWaiting, float64(running.Open))
+	gauge(s.holdWaiting, float64(running.Holding))
 }
 
-// labels returns the services that have a label of their own. Who has one keeps it as long as the node knows the
-// service.
-func (s *state) labels(all []eider.Summary) map[string]bool {
+// line is what is shown of one service, or of several together.
+type line struct {
+	eider.Summary
+	planned, crash, suspect time.Duration // the worst cases
+}
+
+func lineOf(g *replica.Glance) line {
+	t := &g.Timing
+	return line{g.Summary, t.Bound, t.Lease + t.Batch, t.SuspectAfter + t.Batch}
+}
+
+// add sums another service up: counts are added, and of windows the longest counts, since a sum of them means nothing.
+func (l *line) add(other line) {
+	l.Up += other.Up
+	l.Suspect += other.Suspect
+	l.Starting += other.Starting
+	l.Down += other.Down
+	l.Draining += other.Draining
+	l.Held += other.Held
+	l.Callers += other.Callers
+	l.Behind += other.Behind
+	l.Cursor.Number += other.Cursor.Number
+	l.planned, l.crash, l.suspect = max(l.planned, other.planned), max(l.crash, other.crash), max(l.suspect, other.suspect)
+}
+
+// glance walks over all services once and returns a line for each that has a label of its own, and one of the others
+// together; how many services there are; and how many callers are away. What it keeps meanwhile is bounded: a node
+// may list thousands.
+func (s *state) glance() (out []line, number, away int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	there := make(map[string]bool, len(all))
-	for i := range all {
-		there[all[i].Service] = true
-	}
-	maps.DeleteFunc(s.labelled, func(name string, _ bool) bool { return !there[name] })
-	for i := range all {
-		if len(s.labelled) < maxLabelled {
-			s.labelled[all[i].Service] = true
-		}
-	}
-	return maps.Clone(s.labelled)
-}
-
-// fold returns those services with their labels, and the sum of the others as one more.
-func fold(all []eider.Summary, own map[string]bool) []eider.Summary {
-	var out []eider.Summary
-	other := eider.Summary{Service: otherLabel}
-	for _, one := range all {
-		if own[one.Service] {
+	var candidates []line // for a label, if somebody has lost his
+	others := line{Summary: eider.Summary{Service: otherLabel}}
+	for g := range s.reg.Glances() {
+		number++
+		away += g.Away
+		switch one := lineOf(&g); {
+		case s.labelled[one.Service]:
 			out = append(out, one)
-			continue
-		}
-		other.Up += one.Up
-		other.Suspect += one.Suspect
-		other.Starting += one.Starting
-		other.Down += one.Down
-		other.Draining += one.Draining
-		other.Held += one.Held
-		other.Callers += one.Callers
-		other.Behind += one.Behind
-		other.Cursor.Number += one.Cursor.Number
-	}
-	if len(all) > len(out) {
-		out = append(out, other)
-	}
-	return out
-}
-
-// windows returns each path's worst case by service; of those without a label the longest, since a sum of windows
-// means nothing.
-func (s *state) windows(all []eider.Summary, own map[string]bool) map[string]map[string]time.Duration {
-	out := map[string]map[string]time.Duration{"planned": {}, "crash": {}, "suspect": {}}
-	for i := range all {
-		t, known := s.reg.Timing(all[i].Service)
-		if !known {
-			continue // forgotten since
-		}
-		name := otherLabel
-		if own[t.Service] {
-			name = t.Service
-		}
-		for path, d := range map[string]time.Duration{"planned": t.Bound, "crash": t.Lease + t.Batch, "suspect": t.SuspectAfter + t.Batch} {
-			out[path][name] = max(out[path][name], d)
+		case len(candidates) < maxLabelled:
+			candidates = append(candidates, one)
+		default:
+			others.add(one)
 		}
 	}
-	return out
+	clear(s.labelled) // who is there keeps it, and nobody else
+	for _, one := range out {
+		s.labelled[one.Service] = true
+	}
+	for _, one := range candidates {
+		if len(out) < maxLabelled {
+			s.labelled[one.Service] = true
+			out = append(out, one)
+		} else {
+			others.add(one)
+		}
+	}
+	if number > len(out) {
+		out = append(out, others)
+	}
+	return out, number, away
 }
 
 func truth(b bool) float64 {

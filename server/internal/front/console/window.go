@@ -18,11 +18,11 @@ func (c *console) window(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	timing, known := c.reg.Timing(p.service)
-	view, listed := c.reg.View(p.service)
+	sum, listed := c.reg.Summary(p.service)
 	if !known || !listed {
 		failWith(w, c.noService(p.service))
 		return
 	}
-	writeJSON(w, http.StatusOK, outlook.OfService(outlook.Known{Timing: timing, Node: c.reg.Node(), Instances: len(view.Instances),
+	writeJSON(w, http.StatusOK, outlook.OfService(outlook.Known{Timing: timing, Node: c.reg.Node(), Instances: sum.Up + sum.Suspect + sum.Starting + sum.Down + sum.Draining,
 		Callers: c.reg.Callers(p.service), Drains: c.reg.Drains(p.service)}))
 }

@@ -3,6 +3,7 @@ package native
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -105,6 +106,9 @@ func (f *fake) PostponeCaller(p replica.Peer, by time.Duration) {
 
 func (f *fake) Node() eider.Node                               { return eider.Node{Name: "n1", Run: 0xabc} }
 func (f *fake) Services() []eider.Summary                      { return nil }
+func (f *fake) Glances() iter.Seq[replica.Glance]              { return func(func(replica.Glance) bool) {} }
+func (f *fake) Summary(string) (eider.Summary, bool)           { return eider.Summary{}, false }
+func (f *fake) Running() replica.Running                       { return replica.Running{} }
 func (f *fake) Callers(string) []eider.Caller                  { return nil }
 func (f *fake) Drains(string) []eider.Drain                    { return nil }
 func (f *fake) Timing(string) (eider.Timing, bool)             { return eider.Timing{}, false }

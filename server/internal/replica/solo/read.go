@@ -1,6 +1,10 @@
 package solo
 
 import (
+	"cmp"
+	"iter"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/eiderhq/eider"
@@ -32,16 +36,75 @@ func (r *Registry) Node() eider.Node {
 	return n
 }
 
+// atALook is how many services are read under one lock: a node of many thousands must go on meanwhile.
+const atALook = 256
+
 // Services returns every service at a glance, ordered by name.
 func (r *Registry) Services() (out []eider.Summary) {
+	names := r.names()
+	out = make([]eider.Summary, 0, len(names))
+	for some := range slices.Chunk(names, atALook) {
+		r.look(func(_ time.Time, t *ledger.Table) {
+			for _, name := range some {
+				if t.Knows(name) {
+					out = append(out, r.summary(t, name))
+				}
+			}
+		})
+	}
+	return out
+}
+
+// Glances walks over every service, ordered by name. Nothing is locked while the asker has one.
+func (r *Registry) Glances() iter.Seq[replica.Glance] {
+	return func(yield func(replica.Glance) bool) {
+		some := make([]replica.Glance, 0, atALook)
+		for names := range slices.Chunk(r.names(), atALook) {
+			some = some[:0]
+			r.look(func(_ time.Time, t *ledger.Table) {
+				for _, name := range names {
+					if steps, known := t.Steps(name); known {
+						steps.Batch = window
+						some = append(some, replica.Glance{Summary: r.summary(t, name), Timing: steps, Away: t.Away(name)})
+					}
+				}
+			})
+			for _, one := range some {
+				if !yield(one) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// names returns those of all services, in order; they are sorted while the node goes on.
+func (r *Registry) names() (names []string) {
+	r.look(func(_ time.Time, t *ledger.Table) { names = t.Services() })
+	slices.Sort(names)
+	return names
+}
+
+// Summary returns one service at a glance; false as with View.
+func (r *Registry) Summary(service string) (out eider.Summary, known bool) {
 	r.look(func(_ time.Time, t *ledger.Table) {
-		out = t.Services()
-		for i := range out {
-			number := r.number(out[i].Service)
-			out[i].Cursor = eider.Cursor{Run: r.cfg.Run, Number: number}
-			out[i].Behind = t.Behind(out[i].Service, number)
+		if known = t.Knows(service); known {
+			out = r.summary(t, service)
 		}
 	})
+	return out, known
+}
+
+func (r *Registry) summary(t *ledger.Table, service string) eider.Summary {
+	s, number := t.Summary(service), r.number(service)
+	s.Cursor = eider.Cursor{Run: r.cfg.Run, Number: number}
+	s.Behind = t.Behind(service, number)
+	return s
+}
+
+// Running counts the drains that run.
+func (r *Registry) Running() (out replica.Running) {
+	r.look(func(_ time.Time, t *ledger.Table) { out = replica.Running(t.Running()) })
 	return out
 }
 
@@ -79,6 +142,9 @@ func (r *Registry) Callers(service string) (out []eider.Caller) {
 				c.Behind = number - c.Cursor.Number
 			}
 		}
+	})
+	slices.SortFunc(out, func(a, b eider.Caller) int {
+		return cmp.Or(strings.Compare(a.Service, b.Service), strings.Compare(a.ID, b.ID))
 	})
 	return out
 }

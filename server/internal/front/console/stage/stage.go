@@ -3,6 +3,7 @@ package stage
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -150,6 +151,53 @@ func (r *Registry) Services() []eider.Summary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.services)
+}
+
+// Summary implements the Reader.
+func (r *Registry) Summary(service string) (eider.Summary, bool) {
+	for _, s := range r.Services() {
+		if s.Service == service {
+			return s, true
+		}
+	}
+	return eider.Summary{}, false
+}
+
+// Glances implements the Reader.
+func (r *Registry) Glances() iter.Seq[replica.Glance] {
+	return func(yield func(replica.Glance) bool) {
+		for _, s := range r.Services() {
+			g := replica.Glance{Summary: s}
+			g.Timing, _ = r.Timing(s.Service)
+			g.Timing.Void = nil
+			for _, c := range r.Callers(s.Service) {
+				if !c.Stream && c.Kind == eider.Native {
+					g.Away++
+				}
+			}
+			if !yield(g) {
+				return
+			}
+		}
+	}
+}
+
+// Running implements the Reader.
+func (r *Registry) Running() (n replica.Running) {
+	for _, d := range r.Drains("") {
+		switch {
+		case d.Over:
+		case d.Kind == eider.HoldDrain:
+			n.Holding += d.Open
+		case d.Reached:
+			n.Finishing++
+			n.Open += d.Open
+		default:
+			n.Waiting++
+			n.Open += d.Open
+		}
+	}
+	return n
 }
 
 // View implements the Reader.
