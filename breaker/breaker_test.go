@@ -83,7 +83,7 @@ func TestK7CallsThatHangOpenIt(t *testing.T) {
 				t.Fatalf("a limit isn't over before it is over: %v", err)
 			}
 			time.Sleep(time.Second/15 + time.Microsecond)
-			wantRejected(t, b, Open, RuleSlowRate)
+			wantRejected(t, b, Open, RuleHanging)
 		})
 	}
 }
@@ -99,7 +99,7 @@ func TestK1ATrialThatNeverReturnsBlocksNothing(t *testing.T) {
 		}
 		wantRejected(t, b, HalfOpen, RuleFailureRate)
 		time.Sleep(2 * time.Second)
-		wantRejected(t, b, Open, RuleTrial)
+		wantRejected(t, b, Open, RuleHanging)
 		time.Sleep(2 * time.Second)
 		settle(t, b, 1, Success)
 		want(t, b, Closed)

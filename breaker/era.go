@@ -184,7 +184,11 @@ func (e *era) judge(total uint64, now int64) {
 	case reaches(fails, c.total, set.failRate, set.failMin):
 		e.b.broken(e, RuleFailureRate, fails, c.total, now)
 	case reaches(slows, c.total, set.slowRate, set.slowMin):
-		e.b.broken(e, RuleSlowRate, slows, c.total, now)
+		rule := RuleSlowRate
+		if uint64(e.overdue)*2 >= slows {
+			rule = RuleHanging
+		}
+		e.b.broken(e, rule, slows, c.total, now)
 	}
 	e.watchFor(fails > 0 && c.total < uint64(set.failMin) || slows > 0 && c.total < uint64(set.slowMin))
 }

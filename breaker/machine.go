@@ -209,8 +209,14 @@ func (e *era) offer(now int64) {
 
 // expire opens it again when a trial hasn't been settled by its deadline: it hangs, or its owner is gone.
 func (b *Breaker) expire(e *era, now int64) {
-	if slices.ContainsFunc(e.half.trials, func(t trial) bool { return now >= t.deadline }) {
-		b.open(e, RuleTrial, 1, 1, now)
+	late := uint64(0)
+	for _, t := range e.half.trials {
+		if now >= t.deadline {
+			late++
+		}
+	}
+	if late > 0 {
+		b.open(e, RuleHanging, late, uint64(len(e.half.trials)), now)
 	}
 }
 

@@ -34,14 +34,15 @@ type Rule uint8
 const (
 	NoRule          Rule = iota
 	RuleFailureRate      // too large a share of failures
-	RuleSlowRate         // too large a share of calls that were slow, or are by now
+	RuleSlowRate         // too large a share of slow calls
+	RuleHanging          // the same, and most of them haven't come back; or a trial hasn't by its deadline
 	RuleConsecutive      // failures in a row
-	RuleTrial            // a trial failed, was slow, or wasn't settled by its deadline
+	RuleTrial            // a trial failed, or was slow
 	RuleRefused          // nobody was there
 	RuleByHand           // somebody's decision
 )
 
-var ruleNames = [...]string{"", "failure rate", "slow-call rate", "failures in a row", "trial", "refused", "by hand"}
+var ruleNames = [...]string{"", "failure rate", "slow-call rate", "hanging", "failures in a row", "trial", "refused", "by hand"}
 
 func (r Rule) String() string {
 	if int(r) < len(ruleNames) {
@@ -85,7 +86,9 @@ func (r *Rejected) why() string {
 	case RuleFailureRate:
 		return fmt.Sprintf("%d of %d calls failed", r.Count, r.Of)
 	case RuleSlowRate:
-		return fmt.Sprintf("%d of %d calls were slow or are still hanging", r.Count, r.Of)
+		return fmt.Sprintf("%d of %d calls were slow", r.Count, r.Of)
+	case RuleHanging:
+		return fmt.Sprintf("calls hang there, %d of the last %d", r.Count, r.Of)
 	case RuleConsecutive:
 		return fmt.Sprintf("%d calls in a row failed", r.Count)
 	case RuleTrial:
