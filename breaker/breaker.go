@@ -25,7 +25,7 @@ type Breaker struct {
 // New makes a breaker. What [Config.Validate] would complain of is bent to the nearest that can be.
 func New(c Config) *Breaker {
 	b := &Breaker{set: c.settle(), base: time.Now()}
-	b.begin(Closed, 0)
+	b.begin(Closed, 0, never, nil)
 	return b
 }
 

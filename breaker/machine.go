@@ -9,14 +9,18 @@ import (
 // This file is the state machine: every way from one state to another. All of it runs under the breaker's lock,
 // with the time as an argument.
 
-// begin starts an era. Permits of the one before lose their say.
-func (b *Breaker) begin(to State, now int64) *era {
+// begin starts an era: next is when a call may be let through that isn't by now, and why is what the others are told.
+// Permits of the era before lose their say. Nobody sees it before it is whole.
+func (b *Breaker) begin(to State, now, next int64, why *Rejected) *era {
 	e := &era{b: b, began: now}
 	e.state.Store(uint32(to))
-	e.next.Store(never)
+	e.next.Store(next)
+	e.rejected.Store(why)
 	switch to {
 	case Closed, Ramping, MetricsOnly:
 		e.count(now)
+	case HalfOpen:
+		e.half = new(halfOpen)
 	}
 	b.era.Store(e)
 	return e
@@ -145,9 +149,7 @@ func (b *Breaker) open(e *era, rule Rule, count, of uint64, now int64) {
 	length += int64(rand.Float64() * float64(b.set.jitter) * float64(length))
 	b.opened++
 	from := State(e.state.Load())
-	o := b.begin(Open, now)
-	o.next.Store(now + length)
-	o.rejected.Store(&Rejected{Name: b.set.name, State: Open, Rule: rule, Count: count, Of: of, Retry: b.base.Add(time.Duration(now + length))})
+	b.begin(Open, now, now+length, &Rejected{Name: b.set.name, State: Open, Rule: rule, Count: count, Of: of, Retry: b.base.Add(time.Duration(now + length))})
 	b.note(Event{From: from, To: Open, Rule: rule, Count: count, Of: of, OpenFor: time.Duration(length)}, now)
 }
 
@@ -174,12 +176,9 @@ func (b *Breaker) try(now int64) (Permit, bool) {
 		if now < e.next.Load() {
 			return Permit{}, false
 		}
-		why := e.rejected.Load()
-		e = b.begin(HalfOpen, now)
-		trying := *why
+		trying := *e.rejected.Load()
 		trying.State = HalfOpen
-		e.rejected.Store(&trying)
-		e.half = new(halfOpen)
+		e = b.begin(HalfOpen, now, never, &trying)
 		b.note(Event{From: Open, To: HalfOpen}, now)
 	case HalfOpen:
 		if b.expire(e, now); b.era.Load() != e || len(e.half.trials) >= int(b.set.trials) {
@@ -247,13 +246,12 @@ func (b *Breaker) settleTrial(e *era, p Permit, o Outcome, now int64) {
 func (b *Breaker) closeAgain(now int64) {
 	b.closedAt = now
 	to := Closed
+	var why *Rejected
 	if b.set.ramp > 0 {
 		to = Ramping
+		why = &Rejected{Name: b.set.name, State: Ramping, Retry: b.base.Add(time.Duration(now))}
 	}
-	e := b.begin(to, now)
-	if to == Ramping {
-		e.rejected.Store(&Rejected{Name: b.set.name, State: Ramping, Retry: b.base.Add(time.Duration(now))})
-	}
+	b.begin(to, now, never, why)
 	b.note(Event{From: HalfOpen, To: to}, now)
 }
 
@@ -263,10 +261,11 @@ func (b *Breaker) byHand(to State) {
 	defer b.unlock()
 	from := State(b.era.Load().state.Load())
 	b.streak = 0
-	e := b.begin(to, now)
+	var why *Rejected
 	if to == ForcedOpen {
-		e.rejected.Store(&Rejected{Name: b.set.name, State: ForcedOpen, Rule: RuleByHand})
+		why = &Rejected{Name: b.set.name, State: ForcedOpen, Rule: RuleByHand}
 	}
+	b.begin(to, now, never, why)
 	if from != to {
 		b.note(Event{From: from, To: to, Rule: RuleByHand}, now)
 	}
