@@ -112,15 +112,15 @@ func (p Permit) Settle(o Outcome) {
 
 // quick counts a success that nothing depends on, without a lock.
 func (e *era) quick(p Permit) bool {
-	if p.trial != 0 || e.watch.Load() {
+	if p.Trial() || e.watch.Load() {
 		return false
 	}
-	if e.timed {
+	if e.timed && p.trial != begun {
 		now := e.b.now()
 		return now-p.start <= e.b.set.slow && now < e.next.Load() && e.fly.out(p.epoch, oneDone)
 	}
-	if next := e.next.Load(); next != never && e.b.now() >= next {
-		return false
+	if next := e.next.Load(); next != never && (e.times != nil || p.trial != begun) && e.b.now() >= next {
+		return false // of a call that had begun, epochs say no more
 	}
 	e.beside.Add(1)
 	return true

@@ -38,7 +38,7 @@ func (b *Breaker) settle(p Permit, o Outcome) {
 	if b.era.Load() != e {
 		return // of an era that has ended
 	}
-	if p.trial != 0 {
+	if p.Trial() {
 		b.settleTrial(e, p, o, now)
 		return
 	}
@@ -46,11 +46,12 @@ func (b *Breaker) settle(p Permit, o Outcome) {
 	if b.era.Load() != e {
 		return // what was overdue has just ended the era
 	}
+	counted := e.timed && p.trial != begun // among the calls in flight
 	switch {
-	case e.timed && e.isOverdue(p, now):
+	case counted && e.isOverdue(p, now):
 		e.failOverdue(o, now)
 		return
-	case e.timed && !e.fly.out(p.epoch, 0):
+	case counted && !e.fly.out(p.epoch, 0):
 		return // settled twice
 	case o == Neutral:
 		return
@@ -94,7 +95,7 @@ func (e *era) markOf(p Permit, o Outcome, now int64) (m mark) {
 	if o != Success {
 		m |= failed
 	}
-	if e.timed && now-p.start > e.b.set.slow {
+	if e.timed && p.trial != begun && now-p.start > e.b.set.slow {
 		m |= slow
 	}
 	return m
