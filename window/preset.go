@@ -123,6 +123,15 @@ func meant(name string, names []string) string {
 	case "curator":
 		return "zookeeper"
 	}
+	var family []string
+	for _, known := range names {
+		if strings.HasPrefix(known, strings.ToLower(name)+"-") {
+			family = append(family, known)
+		}
+	}
+	if len(family) > 1 {
+		return strings.Join(family, " or ")
+	}
 	return nearest(name, names)
 }
 

@@ -304,7 +304,7 @@ func TestLookup(t *testing.T) {
 	if got, want := strings.Join(names, " "), "eureka-textbook eureka eureka-netflix consul-ttl consul-gossip etcd zookeeper nacos-1 nacos-2 polaris kubernetes dns envoy-eds serf eider"; got != want {
 		t.Errorf("presets: %s", got)
 	}
-	for wrong, near := range map[string]string{"euraka": "eureka", "nacos": "nacos-1", "k8s": "kubernetes", "Istio": "envoy-eds", "Kubernetes": "kubernetes", "consul": "consul-ttl", "foo": "", strings.Repeat("x", 1<<20): ""} {
+	for wrong, near := range map[string]string{"euraka": "eureka", "nacos": "nacos-1 or nacos-2", "Serf-lan": "serf", "eureka-": "eureka", "k8s": "kubernetes", "Istio": "envoy-eds", "Kubernetes": "kubernetes", "consul": "consul-ttl or consul-gossip", "foo": "", strings.Repeat("x", 1<<20): ""} {
 		_, err := window.Lookup(wrong)
 		if err == nil || strings.Contains(err.Error(), "did you mean") != (near != "") || (near != "" && !strings.Contains(err.Error(), "did you mean "+near+"?")) {
 			t.Errorf("%.20s: %.200v", wrong, err)

@@ -2,6 +2,7 @@ package offline
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -105,6 +106,10 @@ func (f *faults) named(flags *pflag.FlagSet, w *windowFlags) (names []string) {
 	if w.preset != "" {
 		names = []string{w.preset}
 	}
+	if strings.Contains(w.preset, ",") {
+		f.add("--preset takes one name; several stand side by side with --compare %s", w.preset)
+		names = strings.Split(w.preset, ",")
+	}
 	if w.compare == "" {
 		return names
 	}
@@ -116,9 +121,11 @@ func (f *faults) named(flags *pflag.FlagSet, w *windowFlags) (names []string) {
 }
 
 func (f *faults) presets(names []string) (all []window.Preset) {
-	for _, name := range names {
+	for i, name := range names {
 		p, err := window.Lookup(name)
 		switch {
+		case err == nil && slices.Contains(names[:i], name):
+			f.add("--compare names %s again: a system has one column", name)
 		case name == "":
 			f.add("--compare must be names of presets, parted by commas, as eureka,kubernetes,eider: one is empty")
 		case err != nil:
