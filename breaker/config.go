@@ -44,6 +44,8 @@ type Config struct {
 const (
 	mostWindow = 10_000
 	mostTrials = 1000
+
+	longest = int64(10 * 365 * 24 * time.Hour) // as good as for ever, and a sum of such times is still a time
 )
 
 // Validate tells everything that [New] would have to bend, at once.
@@ -131,6 +133,9 @@ func (c Config) settle() settings {
 		s.slowRate = 0
 	}
 	s.trialTimeout = int64(orElse(max(c.TrialTimeout, 0), time.Duration(orElse(s.slow, int64(10*time.Second)))))
+	for _, length := range []*int64{&s.within, &s.slow, &s.openFor, &s.maxOpen, &s.ramp, &s.trialTimeout} {
+		*length = min(*length, longest)
+	}
 	return s
 }
 

@@ -35,3 +35,46 @@ func TestARejectionSaysWhyAtTheMomentOfAChange(t *testing.T) {
 	stop.Store(true)
 	wg.Wait()
 }
+
+// As good as never is never, not at once.
+func TestTheLongestTimesAreLong(t *testing.T) {
+	const forever = time.Duration(1<<63 - 1)
+	for name, c := range map[string]Config{
+		"within": {Within: forever}, "slow limit": {SlowLimit: forever}, "trial": {TrialTimeout: forever}, "ramp": {Ramp: forever},
+		"open": {OpenFor: forever, MaxOpen: forever, Jitter: 10}, "most": {MaxOpen: forever, Jitter: 10},
+		"all": {Within: forever, SlowLimit: forever, TrialTimeout: forever, Ramp: forever},
+	} {
+		b := New(c)
+		if next := b.era.Load().next.Load(); next <= b.now() {
+			t.Fatalf("%s: calls look again at %d, before now: they'd never get on", name, next)
+		}
+		hanging, _ := b.Allow()
+		settle(t, b, 9, Failure)
+		want(t, b, Closed)
+		hanging.Settle(Failure)
+		want(t, b, Open)
+		if r := wantRejected(t, b, Open, RuleFailureRate); c.OpenFor > 0 && time.Until(r.Retry) < 1000*time.Hour {
+			t.Fatalf("%s: for ever ends in %v", name, time.Until(r.Retry))
+		}
+		for range 70 { // as if each time had passed
+			b.era.Load().next.Store(0)
+			trial, err := b.Allow()
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if b.Snapshot().State != HalfOpen {
+				t.Fatalf("%s: a trial's time is over at once", name)
+			}
+			trial.Settle(Failure)
+			want(t, b, Open)
+			if r := wantRejected(t, b, Open, RuleTrial); time.Until(r.Retry) < time.Second {
+				t.Fatalf("%s: it opened until %v", name, time.Until(r.Retry))
+			}
+		}
+		b.era.Load().next.Store(0)
+		settle(t, b, 1, Success)
+		if c.Ramp > 0 {
+			want(t, b, Ramping)
+		}
+	}
+}
