@@ -48,7 +48,7 @@ func (b *Breaker) settle(p Permit, o Outcome) {
 	}
 	counted := e.timed && p.trial != begun // among the calls in flight
 	switch {
-	case counted && e.isOverdue(p, now):
+	case counted && e.isOverdue(p):
 		e.failOverdue(o, now)
 		return
 	case counted && !e.fly.out(p.epoch, 0):
@@ -80,9 +80,10 @@ func (b *Breaker) report(o Outcome) {
 	}
 }
 
-// isOverdue tells whether a call was counted as slow when it passed the limit, and takes it from those that are still out.
-func (e *era) isOverdue(p Permit, now int64) bool {
-	if e.epoch.Load()-p.epoch < words && now-p.start < 2*e.b.set.slow {
+// isOverdue tells whether a call was counted as slow when it passed the limit, and takes it from those that are still out. Its
+// epoch says so, not its start: a goroutine may stand still between reading the clock and being counted.
+func (e *era) isOverdue(p Permit) bool {
+	if e.epoch.Load()-p.epoch < words {
 		return false
 	}
 	if e.overdue > 0 {

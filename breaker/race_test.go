@@ -78,3 +78,13 @@ func TestTheLongestTimesAreLong(t *testing.T) {
 		}
 	}
 }
+// A call whose goroutine stood still between reading the clock and being counted is counted once, and gone when it is settled.
+func TestACallerThatStoodStillIsCountedOnce(t *testing.T) {
+	b := New(Config{SlowLimit: time.Hour})
+	p, _ := b.Allow()
+	p.start -= int64(3 * time.Hour)
+	p.Settle(Success)
+	if s := b.Snapshot(); s.InFlight != 0 || s.Overdue != 0 || s.Total != 1 || s.Slow != 1 {
+		t.Errorf("%+v", s)
+	}
+}
