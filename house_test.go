@@ -40,7 +40,7 @@ func TestHouseMutantsApply(t *testing.T) {
 
 // A user who imports a pure room gets the standard library alone.
 func TestHousePureRoomsAreStandardLibraryAlone(t *testing.T) {
-	for _, room := range []string{".", "./window", "./retry", "./breaker", "./balance", "./meter"} {
+	for _, room := range []string{".", "./window", "./retry", "./breaker", "./bulkhead", "./balance", "./meter"} {
 		out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", room).CombinedOutput()
 		if err != nil {
 			t.Fatalf("go list %s: %v\n%s", room, err, out)

@@ -1,0 +1,141 @@
+package bulkhead_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/eiderhq/eider/bulkhead"
+)
+
+// A dropped response leaks its slot, until nobody gets in any more. Slots end by themselves.
+func TestK21ASlotThatIsNeverReleasedIsTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []bulkhead.Event
+		b := bulkhead.New(bulkhead.Config{Limit: 3, Lease: 15 * time.Second, OnEvent: func(e bulkhead.Event) { told = append(told, e) }})
+		dropped := []bulkhead.Slot{acquire(t, b), acquire(t, b)}
+		time.Sleep(14 * time.Second)
+		young := acquire(t, b)
+		if _, err := b.Acquire(ctx); !errors.Is(err, bulkhead.ErrFull) {
+			t.Fatalf("before the lease has ended: %v", err)
+		}
+		time.Sleep(2 * time.Second) // a lease and a fifteenth, since the first two came
+		s := acquire(t, b)
+		inFlight(t, b, 2)
+		for _, late := range dropped {
+			late.Release(true)
+		}
+		inFlight(t, b, 2)
+		if s := b.Snapshot(); s.Reclaimed != 2 || s.Late != 2 {
+			t.Errorf("%+v, want 2 reclaimed and 2 late", s)
+		}
+		young.Release(true)
+		s.Release(true)
+		inFlight(t, b, 0)
+		got := ""
+		for _, e := range told {
+			got += e.String() + "\n"
+		}
+		if !strings.Contains(got, "2 slots that weren't released") {
+			t.Errorf("told:\n%swant that 2 slots were taken back", got)
+		}
+	})
+}
+
+// The age of each slot decides, wherever in its fifteenth it began: never before the lease, at most a fifteenth after.
+func TestASlotIsTakenBackInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for i := range 40 {
+			b := bulkhead.New(bulkhead.Config{Limit: 1, Lease: 15 * time.Second})
+			time.Sleep(time.Duration(i) * 77 * time.Millisecond)
+			acquire(t, b)
+			began := time.Now()
+			time.Sleep(15*time.Second - 1)
+			if _, err := b.Acquire(ctx); err == nil {
+				t.Fatalf("%d: taken back after %s of a lease of 15s", i, time.Since(began))
+			}
+			time.Sleep(time.Second + 1)
+			if _, err := b.Acquire(ctx); err != nil {
+				t.Fatalf("%d: not taken back after %s: %v", i, time.Since(began), err)
+			}
+		}
+	})
+}
+
+// Where nobody else comes, who waits looks after the leases himself.
+func TestAWaiterGetsASlotWhoseLeaseEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bulkhead.New(bulkhead.Config{Limit: 1, Lease: 15 * time.Second, Wait: time.Hour})
+		for range 3 { // each waits for the lease of the one before
+			began := time.Now()
+			acquire(t, b)
+			if waited := time.Since(began); waited > 16*time.Second {
+				t.Errorf("waited %s for a lease of 15s", waited)
+			}
+		}
+	})
+}
+
+// A call that hangs in Do for ever doesn't block for ever, and the bulkhead isn't confused when it comes back.
+func TestK1ACallThatNeverReturnsBlocksNothingForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bulkhead.New(bulkhead.Config{Limit: 1})
+		hang, done := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = b.Do(ctx, func(context.Context) error { <-hang; return nil })
+		}()
+		time.Sleep(3 * time.Minute)
+		s := acquire(t, b)
+		close(hang)
+		<-done
+		inFlight(t, b, 1)
+		s.Release(true)
+		inFlight(t, b, 0)
+	})
+}
+
+func TestWithoutALeaseNothingIsTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bulkhead.New(bulkhead.Config{Limit: 1, Lease: -1, Wait: time.Minute})
+		s := acquire(t, b)
+		time.Sleep(1000 * time.Hour)
+		began := time.Now()
+		if _, err := b.Acquire(ctx); err == nil || time.Since(began) != time.Minute {
+			t.Errorf("%v after %s, want no room after a minute", err, time.Since(began))
+		}
+		s.Release(true)
+		inFlight(t, b, 0)
+	})
+}
+
+// When the leases of many end at once, as many get in as there is room for.
+func TestK5NoFloodWhenLeasesEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bulkhead.New(bulkhead.Config{Limit: 5, Lease: 15 * time.Second})
+		for range 5 {
+			acquire(t, b)
+		}
+		time.Sleep(16 * time.Second)
+		got := make(chan bool, 100)
+		for range 100 {
+			go func() {
+				_, err := b.Acquire(ctx)
+				got <- err == nil
+			}()
+		}
+		admitted := 0
+		for range 100 {
+			if <-got {
+				admitted++
+			}
+		}
+		if admitted != 5 {
+			t.Errorf("%d of 100 got in, want 5", admitted)
+		}
+		inFlight(t, b, 5)
+	})
+}
