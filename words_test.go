@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/breaker"
 	"pgregory.net/rapid"
 )
 
@@ -241,5 +242,50 @@ func TestMembersReadWell(t *testing.T) {
 		if got := c.m.String(); got != c.want {
 			t.Errorf("%s, want %s", got, c.want)
 		}
+	}
+}
+
+// A breaker's state and rule have one word each, here and in package breaker, which imports nothing of ours: whoever
+// tells one converts the number.
+func TestBreakersHaveTheWordsOfTheirRoom(t *testing.T) {
+	for s := range eider.BreakerState(eider.BreakerStates + 1) {
+		var got eider.BreakerState
+		text, _ := s.MarshalText()
+		known := int(s) < eider.BreakerStates
+		if err := got.UnmarshalText(text); known && (err != nil || got != s) || !known && err == nil {
+			t.Errorf("%q reads as %v, %v", text, got, err)
+		}
+		if in := breaker.State(s).String(); known != (in == s.String()) {
+			t.Errorf("state %d is %q here and %q in its room", s, s, in)
+		}
+	}
+	for r := range eider.BreakerRule(eider.BreakerRules + 1) {
+		var got eider.BreakerRule
+		text, _ := r.MarshalText()
+		known := int(r) < eider.BreakerRules
+		if err := got.UnmarshalText(text); known && (err != nil || got != r) || !known && err == nil {
+			t.Errorf("%q reads as %v, %v", text, got, err)
+		}
+		if in := breaker.Rule(r).String(); known != (in == r.String()) {
+			t.Errorf("rule %d is %q here and %q in its room", r, r, in)
+		}
+	}
+}
+
+func TestTheGraverStateLetsLessThrough(t *testing.T) {
+	order := []eider.BreakerState{eider.BreakerClosed, eider.BreakerForcedClosed, eider.BreakerMetricsOnly, eider.BreakerRamping,
+		eider.BreakerHalfOpen, eider.BreakerOpen, eider.BreakerForcedOpen}
+	for i, a := range order {
+		for j, b := range order {
+			if a.Graver(b) != (i > j) {
+				t.Errorf("%s is graver than %s: %v", a, b, a.Graver(b))
+			}
+		}
+		if a.Rejects() != (i >= 4) {
+			t.Errorf("%s rejects: %v", a, a.Rejects())
+		}
+	}
+	if eider.BreakerState(99).Graver(eider.BreakerClosed) || eider.BreakerClosed.Graver(99) {
+		t.Error("a state that is none is graver than another, or less")
 	}
 }

@@ -38,6 +38,9 @@ type feed struct {
 	ackedAt time.Time
 	ackBy   time.Time // a cursor alone is acknowledged no earlier
 	owing   bool      // a follower has said something since
+
+	rejudged map[string]struct{} // ids on which the word may have changed
+	told     map[string]uint64   // the nonce of whom this stream has told something else of than closed, by id
 }
 
 // ackState is what an acknowledgement says.
@@ -50,6 +53,7 @@ type ackState struct {
 // again forgets what was said on the stream before.
 func (f *feed) again(afresh bool) {
 	f.asked, f.afresh, f.viewBy = false, afresh, time.Time{}
+	f.rejudgeAll()
 }
 
 // stale tells the followers that the view isn't kept current any more. It stays.
@@ -172,6 +176,7 @@ func (f *feed) take(m *wire.View, now time.Time) (askAnew bool) {
 	f.held = next
 	f.afresh, f.viewBy, f.mute = false, time.Time{}, 0
 	if news {
+		f.bury(next.view)
 		f.why, f.current = nil, true
 		f.wakeAll()
 	} else {

@@ -221,7 +221,7 @@ func (f *fake) watch(run uint64) *watchTalk {
 	if h := c.hear().GetHello(); h.GetCaller() == "" {
 		f.t.Fatalf("Watch began with %v", h)
 	}
-	c.say(&pb.WatchReply{Kind: &pb.WatchReply_Welcome{Welcome: &pb.Welcome{Run: run, Node: "a", BeatMs: 2000, LeaseMs: 20000}}})
+	c.say(&pb.WatchReply{Kind: &pb.WatchReply_Welcome{Welcome: &pb.Welcome{Run: run, Node: "a", BeatMs: 2000, LeaseMs: 20000, Verdicts: true}}})
 	return c
 }
 

@@ -30,6 +30,8 @@ type Subscription struct {
 	closed bool
 	seen   uint64 // the feed's version that Next returned last
 	acks   ackState
+
+	verdicts map[string]eider.Verdict // that aren't closed, by id
 }
 
 // Update is the newest view and what is known of its freshness.

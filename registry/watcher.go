@@ -43,6 +43,10 @@ type watcher struct {
 	lateAt   time.Time       // what late is set to; zero: nothing
 	unfollow []string
 	doubts   []*pb.Doubt
+	judged   bool      // the node on the present stream takes verdicts
+	judging  bool      // some are to be told
+	judgeBy  time.Time // not before
+	verdicts int       // kept, of all followers
 	pings    uint64
 }
 
@@ -93,12 +97,13 @@ func (w *watcher) join(service string) (*Subscription, error) {
 
 // leave takes a follower out, and unsubscribes if it was the last of its service. Called with w.mu held.
 func (w *watcher) leave(s *Subscription) {
+	s.forgetAll()
 	if len(s.feed.without(s)) > 0 {
 		s.feed.owing = true // the others may have let go of what this one hadn't
 		w.queue(s.feed)
 		return
 	}
-	delete(w.feeds, s.feed.service)
+	delete(w.feeds, s.feed.service) // its verdicts end with it at the node
 	if s.feed.asked {
 		w.unfollow = append(w.unfollow, s.feed.service)
 	}
@@ -171,10 +176,12 @@ func (w *watcher) opened(m *pb.Welcome, _ *link) {
 	defer w.mu.Unlock()
 	w.run, w.why, w.heardAt = m.GetRun(), nil, time.Now()
 	w.unfollow, w.doubts = nil, nil // what this stream never knew needn't be taken back
+	w.judged, w.judgeBy = m.GetVerdicts(), time.Time{}
 	if ms := m.GetLeaseMs(); ms != 0 {
 		w.lease = wire.ToDuration(ms)
 	}
 	for _, f := range w.feeds {
+		clear(f.told)
 		f.again(false)
 		w.queue(f)
 	}
@@ -227,7 +234,11 @@ func (w *watcher) due(now time.Time) (say []*pb.WatchRequest, again time.Time, e
 	}
 	clear(w.todo[len(waiting):])
 	w.todo = waiting
-	return say, again, nil
+	verdicts, at := w.judge(now)
+	if !at.IsZero() && (again.IsZero() || at.Before(again)) {
+		again = at
+	}
+	return append(say, verdicts...), again, nil
 }
 
 func (w *watcher) ping() *pb.WatchRequest {

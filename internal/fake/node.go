@@ -35,8 +35,9 @@ type Node struct {
 
 // Heard is what the caller has told, in order.
 type Heard struct {
-	Acks   []*pb.Ack
-	Doubts []*pb.Doubt
+	Acks     []*pb.Ack
+	Doubts   []*pb.Doubt
+	Verdicts []*pb.Verdicts
 }
 
 // New serves a node that knows nobody on loopback until the test ends, and opens a handle on it: the address and the
@@ -131,7 +132,7 @@ func (n *Node) Watch(stream grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchRe
 	if _, err := stream.Recv(); err != nil {
 		return err
 	}
-	if err := stream.Send(&pb.WatchReply{Kind: &pb.WatchReply_Welcome{Welcome: &pb.Welcome{Run: 7, Node: "test", BeatMs: 2000}}}); err != nil {
+	if err := stream.Send(&pb.WatchReply{Kind: &pb.WatchReply_Welcome{Welcome: &pb.Welcome{Run: 7, Node: "test", BeatMs: 2000, Verdicts: true}}}); err != nil {
 		return err
 	}
 	ctx, asked := stream.Context(), listenTo(stream)
@@ -204,6 +205,9 @@ func (n *Node) hear(m *pb.WatchRequest) {
 	}
 	if d := m.GetDoubt(); d != nil {
 		n.heard.Doubts = append(n.heard.Doubts, d)
+	}
+	if v := m.GetVerdicts(); v != nil {
+		n.heard.Verdicts = append(n.heard.Verdicts, v)
 	}
 	close(n.told)
 	n.told = make(chan struct{})

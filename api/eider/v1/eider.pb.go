@@ -152,6 +152,128 @@ func (Kind) EnumDescriptor() ([]byte, []int) {
 	return file_eider_v1_eider_proto_rawDescGZIP(), []int{1}
 }
 
+type BreakerState int32
+
+const (
+	BreakerState_BREAKER_STATE_CLOSED        BreakerState = 0
+	BreakerState_BREAKER_STATE_RAMPING       BreakerState = 1
+	BreakerState_BREAKER_STATE_OPEN          BreakerState = 2
+	BreakerState_BREAKER_STATE_HALF_OPEN     BreakerState = 3
+	BreakerState_BREAKER_STATE_FORCED_OPEN   BreakerState = 4
+	BreakerState_BREAKER_STATE_FORCED_CLOSED BreakerState = 5
+	BreakerState_BREAKER_STATE_METRICS_ONLY  BreakerState = 6
+)
+
+// Enum value maps for BreakerState.
+var (
+	BreakerState_name = map[int32]string{
+		0: "BREAKER_STATE_CLOSED",
+		1: "BREAKER_STATE_RAMPING",
+		2: "BREAKER_STATE_OPEN",
+		3: "BREAKER_STATE_HALF_OPEN",
+		4: "BREAKER_STATE_FORCED_OPEN",
+		5: "BREAKER_STATE_FORCED_CLOSED",
+		6: "BREAKER_STATE_METRICS_ONLY",
+	}
+	BreakerState_value = map[string]int32{
+		"BREAKER_STATE_CLOSED":        0,
+		"BREAKER_STATE_RAMPING":       1,
+		"BREAKER_STATE_OPEN":          2,
+		"BREAKER_STATE_HALF_OPEN":     3,
+		"BREAKER_STATE_FORCED_OPEN":   4,
+		"BREAKER_STATE_FORCED_CLOSED": 5,
+		"BREAKER_STATE_METRICS_ONLY":  6,
+	}
+)
+
+func (x BreakerState) Enum() *BreakerState {
+	p := new(BreakerState)
+	*p = x
+	return p
+}
+
+func (x BreakerState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (BreakerState) Descriptor() protoreflect.EnumDescriptor {
+	return file_eider_v1_eider_proto_enumTypes[2].Descriptor()
+}
+
+func (BreakerState) Type() protoreflect.EnumType {
+	return &file_eider_v1_eider_proto_enumTypes[2]
+}
+
+func (x BreakerState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use BreakerState.Descriptor instead.
+func (BreakerState) EnumDescriptor() ([]byte, []int) {
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{2}
+}
+
+type BreakerRule int32
+
+const (
+	BreakerRule_BREAKER_RULE_UNSPECIFIED  BreakerRule = 0
+	BreakerRule_BREAKER_RULE_FAILURE_RATE BreakerRule = 1
+	BreakerRule_BREAKER_RULE_SLOW_RATE    BreakerRule = 2
+	BreakerRule_BREAKER_RULE_CONSECUTIVE  BreakerRule = 3
+	BreakerRule_BREAKER_RULE_TRIAL        BreakerRule = 4
+	BreakerRule_BREAKER_RULE_REFUSED      BreakerRule = 5
+	BreakerRule_BREAKER_RULE_BY_HAND      BreakerRule = 6
+)
+
+// Enum value maps for BreakerRule.
+var (
+	BreakerRule_name = map[int32]string{
+		0: "BREAKER_RULE_UNSPECIFIED",
+		1: "BREAKER_RULE_FAILURE_RATE",
+		2: "BREAKER_RULE_SLOW_RATE",
+		3: "BREAKER_RULE_CONSECUTIVE",
+		4: "BREAKER_RULE_TRIAL",
+		5: "BREAKER_RULE_REFUSED",
+		6: "BREAKER_RULE_BY_HAND",
+	}
+	BreakerRule_value = map[string]int32{
+		"BREAKER_RULE_UNSPECIFIED":  0,
+		"BREAKER_RULE_FAILURE_RATE": 1,
+		"BREAKER_RULE_SLOW_RATE":    2,
+		"BREAKER_RULE_CONSECUTIVE":  3,
+		"BREAKER_RULE_TRIAL":        4,
+		"BREAKER_RULE_REFUSED":      5,
+		"BREAKER_RULE_BY_HAND":      6,
+	}
+)
+
+func (x BreakerRule) Enum() *BreakerRule {
+	p := new(BreakerRule)
+	*p = x
+	return p
+}
+
+func (x BreakerRule) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (BreakerRule) Descriptor() protoreflect.EnumDescriptor {
+	return file_eider_v1_eider_proto_enumTypes[3].Descriptor()
+}
+
+func (BreakerRule) Type() protoreflect.EnumType {
+	return &file_eider_v1_eider_proto_enumTypes[3]
+}
+
+func (x BreakerRule) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use BreakerRule.Descriptor instead.
+func (BreakerRule) EnumDescriptor() ([]byte, []int) {
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{3}
+}
+
 type Incarnation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // 0 before the first attach
@@ -774,6 +896,7 @@ type Welcome struct {
 	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
 	BeatMs        uint32                 `protobuf:"varint,3,opt,name=beat_ms,json=beatMs,proto3" json:"beat_ms,omitempty"`    // the process' heartbeat interval; jittered down by up to a quarter
 	LeaseMs       uint32                 `protobuf:"varint,4,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"` // the node's default lease: how long an absent instance stays suspect; 0: 20 s
+	Verdicts      bool                   `protobuf:"varint,5,opt,name=verdicts,proto3" json:"verdicts,omitempty"`              // Watch: the node takes Verdicts; one that doesn't say so would end the stream for them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -834,6 +957,13 @@ func (x *Welcome) GetLeaseMs() uint32 {
 		return x.LeaseMs
 	}
 	return 0
+}
+
+func (x *Welcome) GetVerdicts() bool {
+	if x != nil {
+		return x.Verdicts
+	}
+	return false
 }
 
 // Moving ends a stream that its process replaces by one to another node: nobody is suspected.
@@ -2103,6 +2233,7 @@ type WatchRequest struct {
 	//	*WatchRequest_Ping
 	//	*WatchRequest_Goodbye
 	//	*WatchRequest_Moving
+	//	*WatchRequest_Verdicts
 	Kind          isWatchRequest_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2217,6 +2348,15 @@ func (x *WatchRequest) GetMoving() *Moving {
 	return nil
 }
 
+func (x *WatchRequest) GetVerdicts() *Verdicts {
+	if x != nil {
+		if x, ok := x.Kind.(*WatchRequest_Verdicts); ok {
+			return x.Verdicts
+		}
+	}
+	return nil
+}
+
 type isWatchRequest_Kind interface {
 	isWatchRequest_Kind()
 }
@@ -2253,6 +2393,10 @@ type WatchRequest_Moving struct {
 	Moving *Moving `protobuf:"bytes,8,opt,name=moving,proto3,oneof"`
 }
 
+type WatchRequest_Verdicts struct {
+	Verdicts *Verdicts `protobuf:"bytes,9,opt,name=verdicts,proto3,oneof"`
+}
+
 func (*WatchRequest_Hello) isWatchRequest_Kind() {}
 
 func (*WatchRequest_Subscribe) isWatchRequest_Kind() {}
@@ -2268,6 +2412,8 @@ func (*WatchRequest_Ping) isWatchRequest_Kind() {}
 func (*WatchRequest_Goodbye) isWatchRequest_Kind() {}
 
 func (*WatchRequest_Moving) isWatchRequest_Kind() {}
+
+func (*WatchRequest_Verdicts) isWatchRequest_Kind() {}
 
 type Subscribe struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2503,6 +2649,161 @@ func (x *Doubt) GetNonce() uint64 {
 	return 0
 }
 
+// Verdicts tell what this caller's circuit breakers say of instances of a service that it follows. The newest word on
+// an instance counts, until the stream ends; an observer's is nobody's. Only those that have changed are told, and
+// at most 256 that aren't closed.
+type Verdicts struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Verdicts      []*Verdict             `protobuf:"bytes,2,rep,name=verdicts,proto3" json:"verdicts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Verdicts) Reset() {
+	*x = Verdicts{}
+	mi := &file_eider_v1_eider_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Verdicts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Verdicts) ProtoMessage() {}
+
+func (x *Verdicts) ProtoReflect() protoreflect.Message {
+	mi := &file_eider_v1_eider_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Verdicts.ProtoReflect.Descriptor instead.
+func (*Verdicts) Descriptor() ([]byte, []int) {
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *Verdicts) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *Verdicts) GetVerdicts() []*Verdict {
+	if x != nil {
+		return x.Verdicts
+	}
+	return nil
+}
+
+type Verdict struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Nonce         uint64                 `protobuf:"fixed64,2,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	State         BreakerState           `protobuf:"varint,3,opt,name=state,proto3,enum=eider.v1.BreakerState" json:"state,omitempty"` // closed takes back what was said of the instance
+	Rule          BreakerRule            `protobuf:"varint,4,opt,name=rule,proto3,enum=eider.v1.BreakerRule" json:"rule,omitempty"`    // why it opened
+	Count         uint64                 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`                            // what the rule counted …
+	Of            uint64                 `protobuf:"varint,6,opt,name=of,proto3" json:"of,omitempty"`                                  // … of how many outcomes
+	SinceMs       uint32                 `protobuf:"varint,7,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`         // it has been so for so long
+	RetryMs       uint32                 `protobuf:"varint,8,opt,name=retry_ms,json=retryMs,proto3" json:"retry_ms,omitempty"`         // until a call may be let through; 0: with the next one, or by hand
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Verdict) Reset() {
+	*x = Verdict{}
+	mi := &file_eider_v1_eider_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Verdict) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Verdict) ProtoMessage() {}
+
+func (x *Verdict) ProtoReflect() protoreflect.Message {
+	mi := &file_eider_v1_eider_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
+func (*Verdict) Descriptor() ([]byte, []int) {
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *Verdict) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Verdict) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
+func (x *Verdict) GetState() BreakerState {
+	if x != nil {
+		return x.State
+	}
+	return BreakerState_BREAKER_STATE_CLOSED
+}
+
+func (x *Verdict) GetRule() BreakerRule {
+	if x != nil {
+		return x.Rule
+	}
+	return BreakerRule_BREAKER_RULE_UNSPECIFIED
+}
+
+func (x *Verdict) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Verdict) GetOf() uint64 {
+	if x != nil {
+		return x.Of
+	}
+	return 0
+}
+
+func (x *Verdict) GetSinceMs() uint32 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
+func (x *Verdict) GetRetryMs() uint32 {
+	if x != nil {
+		return x.RetryMs
+	}
+	return 0
+}
+
 type Ping struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
@@ -2512,7 +2813,7 @@ type Ping struct {
 
 func (x *Ping) Reset() {
 	*x = Ping{}
-	mi := &file_eider_v1_eider_proto_msgTypes[31]
+	mi := &file_eider_v1_eider_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2524,7 +2825,7 @@ func (x *Ping) String() string {
 func (*Ping) ProtoMessage() {}
 
 func (x *Ping) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[31]
+	mi := &file_eider_v1_eider_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2537,7 +2838,7 @@ func (x *Ping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ping.ProtoReflect.Descriptor instead.
 func (*Ping) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{31}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Ping) GetNumber() uint64 {
@@ -2556,7 +2857,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_eider_v1_eider_proto_msgTypes[32]
+	mi := &file_eider_v1_eider_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2568,7 +2869,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[32]
+	mi := &file_eider_v1_eider_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2581,7 +2882,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{32}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{34}
 }
 
 type WatchReply struct {
@@ -2601,7 +2902,7 @@ type WatchReply struct {
 
 func (x *WatchReply) Reset() {
 	*x = WatchReply{}
-	mi := &file_eider_v1_eider_proto_msgTypes[33]
+	mi := &file_eider_v1_eider_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2613,7 +2914,7 @@ func (x *WatchReply) String() string {
 func (*WatchReply) ProtoMessage() {}
 
 func (x *WatchReply) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[33]
+	mi := &file_eider_v1_eider_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2626,7 +2927,7 @@ func (x *WatchReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchReply.ProtoReflect.Descriptor instead.
 func (*WatchReply) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{33}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WatchReply) GetKind() isWatchReply_Kind {
@@ -2743,7 +3044,7 @@ type Trial struct {
 
 func (x *Trial) Reset() {
 	*x = Trial{}
-	mi := &file_eider_v1_eider_proto_msgTypes[34]
+	mi := &file_eider_v1_eider_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2755,7 +3056,7 @@ func (x *Trial) String() string {
 func (*Trial) ProtoMessage() {}
 
 func (x *Trial) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[34]
+	mi := &file_eider_v1_eider_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2768,7 +3069,7 @@ func (x *Trial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trial.ProtoReflect.Descriptor instead.
 func (*Trial) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{34}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Trial) GetService() string {
@@ -2807,7 +3108,7 @@ type View struct {
 
 func (x *View) Reset() {
 	*x = View{}
-	mi := &file_eider_v1_eider_proto_msgTypes[35]
+	mi := &file_eider_v1_eider_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2819,7 +3120,7 @@ func (x *View) String() string {
 func (*View) ProtoMessage() {}
 
 func (x *View) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[35]
+	mi := &file_eider_v1_eider_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2832,7 +3133,7 @@ func (x *View) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use View.ProtoReflect.Descriptor instead.
 func (*View) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{35}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *View) GetService() string {
@@ -2888,7 +3189,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_eider_v1_eider_proto_msgTypes[36]
+	mi := &file_eider_v1_eider_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2900,7 +3201,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_eider_v1_eider_proto_msgTypes[36]
+	mi := &file_eider_v1_eider_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2913,7 +3214,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_eider_v1_eider_proto_rawDescGZIP(), []int{36}
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Problem) GetService() string {
@@ -2991,12 +3292,13 @@ const file_eider_v1_eider_proto_rawDesc = "" +
 	"\x05Hello\x12\x16\n" +
 	"\x06caller\x18\x01 \x01(\tR\x06caller\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1a\n" +
-	"\bobserver\x18\x03 \x01(\bR\bobserver\"c\n" +
+	"\bobserver\x18\x03 \x01(\bR\bobserver\"\x7f\n" +
 	"\aWelcome\x12\x10\n" +
 	"\x03run\x18\x01 \x01(\x06R\x03run\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x17\n" +
 	"\abeat_ms\x18\x03 \x01(\rR\x06beatMs\x12\x19\n" +
-	"\blease_ms\x18\x04 \x01(\rR\aleaseMs\"\b\n" +
+	"\blease_ms\x18\x04 \x01(\rR\aleaseMs\x12\x1a\n" +
+	"\bverdicts\x18\x05 \x01(\bR\bverdicts\"\b\n" +
 	"\x06Moving\"\xc9\x02\n" +
 	"\rAttachRequest\x12'\n" +
 	"\x05hello\x18\x01 \x01(\v2\x0f.eider.v1.HelloH\x00R\x05hello\x120\n" +
@@ -3088,7 +3390,7 @@ const file_eider_v1_eider_proto_rawDesc = "" +
 	"\bcache_ms\x18\b \x01(\rR\acacheMs\"H\n" +
 	"\x03End\x12\x1a\n" +
 	"\breattach\x18\x01 \x01(\bR\breattach\x12%\n" +
-	"\x05error\x18\x02 \x01(\v2\x0f.eider.v1.ErrorR\x05error\"\xfc\x02\n" +
+	"\x05error\x18\x02 \x01(\v2\x0f.eider.v1.ErrorR\x05error\"\xae\x03\n" +
 	"\fWatchRequest\x12'\n" +
 	"\x05hello\x18\x01 \x01(\v2\x0f.eider.v1.HelloH\x00R\x05hello\x123\n" +
 	"\tsubscribe\x18\x02 \x01(\v2\x13.eider.v1.SubscribeH\x00R\tsubscribe\x129\n" +
@@ -3097,7 +3399,8 @@ const file_eider_v1_eider_proto_rawDesc = "" +
 	"\x05doubt\x18\x05 \x01(\v2\x0f.eider.v1.DoubtH\x00R\x05doubt\x12$\n" +
 	"\x04ping\x18\x06 \x01(\v2\x0e.eider.v1.PingH\x00R\x04ping\x12-\n" +
 	"\agoodbye\x18\a \x01(\v2\x11.eider.v1.GoodbyeH\x00R\agoodbye\x12*\n" +
-	"\x06moving\x18\b \x01(\v2\x10.eider.v1.MovingH\x00R\x06movingB\x06\n" +
+	"\x06moving\x18\b \x01(\v2\x10.eider.v1.MovingH\x00R\x06moving\x120\n" +
+	"\bverdicts\x18\t \x01(\v2\x12.eider.v1.VerdictsH\x00R\bverdictsB\x06\n" +
 	"\x04kind\"{\n" +
 	"\tSubscribe\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12(\n" +
@@ -3113,7 +3416,19 @@ const file_eider_v1_eider_proto_rawDesc = "" +
 	"\x05Doubt\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
-	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\"\x1e\n" +
+	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\"S\n" +
+	"\bVerdicts\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12-\n" +
+	"\bverdicts\x18\x02 \x03(\v2\x11.eider.v1.VerdictR\bverdicts\"\xe4\x01\n" +
+	"\aVerdict\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12,\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x16.eider.v1.BreakerStateR\x05state\x12)\n" +
+	"\x04rule\x18\x04 \x01(\x0e2\x15.eider.v1.BreakerRuleR\x04rule\x12\x14\n" +
+	"\x05count\x18\x05 \x01(\x04R\x05count\x12\x0e\n" +
+	"\x02of\x18\x06 \x01(\x04R\x02of\x12\x19\n" +
+	"\bsince_ms\x18\a \x01(\rR\asinceMs\x12\x19\n" +
+	"\bretry_ms\x18\b \x01(\rR\aretryMs\"\x1e\n" +
 	"\x04Ping\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\"\t\n" +
 	"\aGoodbye\"\x8a\x02\n" +
@@ -3158,7 +3473,23 @@ const file_eider_v1_eider_proto_rawDesc = "" +
 	"KIND_STALE\x10\x04\x12\x10\n" +
 	"\fKIND_LIMITED\x10\x05\x12\x14\n" +
 	"\x10KIND_UNAVAILABLE\x10\x06\x12\x0f\n" +
-	"\vKIND_DENIED\x10\a2\x83\x01\n" +
+	"\vKIND_DENIED\x10\a*\xd8\x01\n" +
+	"\fBreakerState\x12\x18\n" +
+	"\x14BREAKER_STATE_CLOSED\x10\x00\x12\x19\n" +
+	"\x15BREAKER_STATE_RAMPING\x10\x01\x12\x16\n" +
+	"\x12BREAKER_STATE_OPEN\x10\x02\x12\x1b\n" +
+	"\x17BREAKER_STATE_HALF_OPEN\x10\x03\x12\x1d\n" +
+	"\x19BREAKER_STATE_FORCED_OPEN\x10\x04\x12\x1f\n" +
+	"\x1bBREAKER_STATE_FORCED_CLOSED\x10\x05\x12\x1e\n" +
+	"\x1aBREAKER_STATE_METRICS_ONLY\x10\x06*\xd0\x01\n" +
+	"\vBreakerRule\x12\x1c\n" +
+	"\x18BREAKER_RULE_UNSPECIFIED\x10\x00\x12\x1d\n" +
+	"\x19BREAKER_RULE_FAILURE_RATE\x10\x01\x12\x1a\n" +
+	"\x16BREAKER_RULE_SLOW_RATE\x10\x02\x12\x1c\n" +
+	"\x18BREAKER_RULE_CONSECUTIVE\x10\x03\x12\x16\n" +
+	"\x12BREAKER_RULE_TRIAL\x10\x04\x12\x18\n" +
+	"\x14BREAKER_RULE_REFUSED\x10\x05\x12\x18\n" +
+	"\x14BREAKER_RULE_BY_HAND\x10\x062\x83\x01\n" +
 	"\bRegistry\x12<\n" +
 	"\x06Attach\x12\x17.eider.v1.AttachRequest\x1a\x15.eider.v1.AttachReply(\x010\x01\x129\n" +
 	"\x05Watch\x12\x16.eider.v1.WatchRequest\x1a\x14.eider.v1.WatchReply(\x010\x01B/Z-github.com/eiderhq/eider/api/eider/v1;eiderv1b\x06proto3"
@@ -3175,114 +3506,122 @@ func file_eider_v1_eider_proto_rawDescGZIP() []byte {
 	return file_eider_v1_eider_proto_rawDescData
 }
 
-var file_eider_v1_eider_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_eider_v1_eider_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_eider_v1_eider_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_eider_v1_eider_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_eider_v1_eider_proto_goTypes = []any{
 	(Status)(0),           // 0: eider.v1.Status
 	(Kind)(0),             // 1: eider.v1.Kind
-	(*Incarnation)(nil),   // 2: eider.v1.Incarnation
-	(*Cursor)(nil),        // 3: eider.v1.Cursor
-	(*Record)(nil),        // 4: eider.v1.Record
-	(*Instance)(nil),      // 5: eider.v1.Instance
-	(*Hold)(nil),          // 6: eider.v1.Hold
-	(*Gone)(nil),          // 7: eider.v1.Gone
-	(*Departure)(nil),     // 8: eider.v1.Departure
-	(*Error)(nil),         // 9: eider.v1.Error
-	(*Hello)(nil),         // 10: eider.v1.Hello
-	(*Welcome)(nil),       // 11: eider.v1.Welcome
-	(*Moving)(nil),        // 12: eider.v1.Moving
-	(*AttachRequest)(nil), // 13: eider.v1.AttachRequest
-	(*Register)(nil),      // 14: eider.v1.Register
-	(*Beat)(nil),          // 15: eider.v1.Beat
-	(*Work)(nil),          // 16: eider.v1.Work
-	(*SetStatus)(nil),     // 17: eider.v1.SetStatus
-	(*Leave)(nil),         // 18: eider.v1.Leave
-	(*Left)(nil),          // 19: eider.v1.Left
-	(*AttachReply)(nil),   // 20: eider.v1.AttachReply
-	(*Registered)(nil),    // 21: eider.v1.Registered
-	(*Refused)(nil),       // 22: eider.v1.Refused
-	(*Beaten)(nil),        // 23: eider.v1.Beaten
-	(*Bound)(nil),         // 24: eider.v1.Bound
-	(*Progress)(nil),      // 25: eider.v1.Progress
-	(*Member)(nil),        // 26: eider.v1.Member
-	(*End)(nil),           // 27: eider.v1.End
-	(*WatchRequest)(nil),  // 28: eider.v1.WatchRequest
-	(*Subscribe)(nil),     // 29: eider.v1.Subscribe
-	(*Unsubscribe)(nil),   // 30: eider.v1.Unsubscribe
-	(*Ack)(nil),           // 31: eider.v1.Ack
-	(*Doubt)(nil),         // 32: eider.v1.Doubt
-	(*Ping)(nil),          // 33: eider.v1.Ping
-	(*Goodbye)(nil),       // 34: eider.v1.Goodbye
-	(*WatchReply)(nil),    // 35: eider.v1.WatchReply
-	(*Trial)(nil),         // 36: eider.v1.Trial
-	(*View)(nil),          // 37: eider.v1.View
-	(*Problem)(nil),       // 38: eider.v1.Problem
-	nil,                   // 39: eider.v1.Record.PortsEntry
-	nil,                   // 40: eider.v1.Record.MetadataEntry
+	(BreakerState)(0),     // 2: eider.v1.BreakerState
+	(BreakerRule)(0),      // 3: eider.v1.BreakerRule
+	(*Incarnation)(nil),   // 4: eider.v1.Incarnation
+	(*Cursor)(nil),        // 5: eider.v1.Cursor
+	(*Record)(nil),        // 6: eider.v1.Record
+	(*Instance)(nil),      // 7: eider.v1.Instance
+	(*Hold)(nil),          // 8: eider.v1.Hold
+	(*Gone)(nil),          // 9: eider.v1.Gone
+	(*Departure)(nil),     // 10: eider.v1.Departure
+	(*Error)(nil),         // 11: eider.v1.Error
+	(*Hello)(nil),         // 12: eider.v1.Hello
+	(*Welcome)(nil),       // 13: eider.v1.Welcome
+	(*Moving)(nil),        // 14: eider.v1.Moving
+	(*AttachRequest)(nil), // 15: eider.v1.AttachRequest
+	(*Register)(nil),      // 16: eider.v1.Register
+	(*Beat)(nil),          // 17: eider.v1.Beat
+	(*Work)(nil),          // 18: eider.v1.Work
+	(*SetStatus)(nil),     // 19: eider.v1.SetStatus
+	(*Leave)(nil),         // 20: eider.v1.Leave
+	(*Left)(nil),          // 21: eider.v1.Left
+	(*AttachReply)(nil),   // 22: eider.v1.AttachReply
+	(*Registered)(nil),    // 23: eider.v1.Registered
+	(*Refused)(nil),       // 24: eider.v1.Refused
+	(*Beaten)(nil),        // 25: eider.v1.Beaten
+	(*Bound)(nil),         // 26: eider.v1.Bound
+	(*Progress)(nil),      // 27: eider.v1.Progress
+	(*Member)(nil),        // 28: eider.v1.Member
+	(*End)(nil),           // 29: eider.v1.End
+	(*WatchRequest)(nil),  // 30: eider.v1.WatchRequest
+	(*Subscribe)(nil),     // 31: eider.v1.Subscribe
+	(*Unsubscribe)(nil),   // 32: eider.v1.Unsubscribe
+	(*Ack)(nil),           // 33: eider.v1.Ack
+	(*Doubt)(nil),         // 34: eider.v1.Doubt
+	(*Verdicts)(nil),      // 35: eider.v1.Verdicts
+	(*Verdict)(nil),       // 36: eider.v1.Verdict
+	(*Ping)(nil),          // 37: eider.v1.Ping
+	(*Goodbye)(nil),       // 38: eider.v1.Goodbye
+	(*WatchReply)(nil),    // 39: eider.v1.WatchReply
+	(*Trial)(nil),         // 40: eider.v1.Trial
+	(*View)(nil),          // 41: eider.v1.View
+	(*Problem)(nil),       // 42: eider.v1.Problem
+	nil,                   // 43: eider.v1.Record.PortsEntry
+	nil,                   // 44: eider.v1.Record.MetadataEntry
 }
 var file_eider_v1_eider_proto_depIdxs = []int32{
-	2,  // 0: eider.v1.Record.incarnation:type_name -> eider.v1.Incarnation
+	4,  // 0: eider.v1.Record.incarnation:type_name -> eider.v1.Incarnation
 	0,  // 1: eider.v1.Record.status:type_name -> eider.v1.Status
-	39, // 2: eider.v1.Record.ports:type_name -> eider.v1.Record.PortsEntry
-	40, // 3: eider.v1.Record.metadata:type_name -> eider.v1.Record.MetadataEntry
-	4,  // 4: eider.v1.Instance.record:type_name -> eider.v1.Record
-	6,  // 5: eider.v1.Instance.hold:type_name -> eider.v1.Hold
-	2,  // 6: eider.v1.Gone.incarnation:type_name -> eider.v1.Incarnation
+	43, // 2: eider.v1.Record.ports:type_name -> eider.v1.Record.PortsEntry
+	44, // 3: eider.v1.Record.metadata:type_name -> eider.v1.Record.MetadataEntry
+	6,  // 4: eider.v1.Instance.record:type_name -> eider.v1.Record
+	8,  // 5: eider.v1.Instance.hold:type_name -> eider.v1.Hold
+	4,  // 6: eider.v1.Gone.incarnation:type_name -> eider.v1.Incarnation
 	0,  // 7: eider.v1.Gone.status:type_name -> eider.v1.Status
 	1,  // 8: eider.v1.Error.kind:type_name -> eider.v1.Kind
-	10, // 9: eider.v1.AttachRequest.hello:type_name -> eider.v1.Hello
-	14, // 10: eider.v1.AttachRequest.register:type_name -> eider.v1.Register
-	15, // 11: eider.v1.AttachRequest.beat:type_name -> eider.v1.Beat
-	17, // 12: eider.v1.AttachRequest.set_status:type_name -> eider.v1.SetStatus
-	18, // 13: eider.v1.AttachRequest.leave:type_name -> eider.v1.Leave
-	19, // 14: eider.v1.AttachRequest.left:type_name -> eider.v1.Left
-	12, // 15: eider.v1.AttachRequest.moving:type_name -> eider.v1.Moving
-	4,  // 16: eider.v1.Register.record:type_name -> eider.v1.Record
-	16, // 17: eider.v1.Beat.work:type_name -> eider.v1.Work
+	12, // 9: eider.v1.AttachRequest.hello:type_name -> eider.v1.Hello
+	16, // 10: eider.v1.AttachRequest.register:type_name -> eider.v1.Register
+	17, // 11: eider.v1.AttachRequest.beat:type_name -> eider.v1.Beat
+	19, // 12: eider.v1.AttachRequest.set_status:type_name -> eider.v1.SetStatus
+	20, // 13: eider.v1.AttachRequest.leave:type_name -> eider.v1.Leave
+	21, // 14: eider.v1.AttachRequest.left:type_name -> eider.v1.Left
+	14, // 15: eider.v1.AttachRequest.moving:type_name -> eider.v1.Moving
+	6,  // 16: eider.v1.Register.record:type_name -> eider.v1.Record
+	18, // 17: eider.v1.Beat.work:type_name -> eider.v1.Work
 	0,  // 18: eider.v1.SetStatus.status:type_name -> eider.v1.Status
-	11, // 19: eider.v1.AttachReply.welcome:type_name -> eider.v1.Welcome
-	21, // 20: eider.v1.AttachReply.registered:type_name -> eider.v1.Registered
-	22, // 21: eider.v1.AttachReply.refused:type_name -> eider.v1.Refused
-	23, // 22: eider.v1.AttachReply.beaten:type_name -> eider.v1.Beaten
-	24, // 23: eider.v1.AttachReply.bound:type_name -> eider.v1.Bound
-	25, // 24: eider.v1.AttachReply.progress:type_name -> eider.v1.Progress
-	19, // 25: eider.v1.AttachReply.left:type_name -> eider.v1.Left
-	27, // 26: eider.v1.AttachReply.end:type_name -> eider.v1.End
-	9,  // 27: eider.v1.Refused.error:type_name -> eider.v1.Error
-	26, // 28: eider.v1.Progress.members:type_name -> eider.v1.Member
-	9,  // 29: eider.v1.End.error:type_name -> eider.v1.Error
-	10, // 30: eider.v1.WatchRequest.hello:type_name -> eider.v1.Hello
-	29, // 31: eider.v1.WatchRequest.subscribe:type_name -> eider.v1.Subscribe
-	30, // 32: eider.v1.WatchRequest.unsubscribe:type_name -> eider.v1.Unsubscribe
-	31, // 33: eider.v1.WatchRequest.ack:type_name -> eider.v1.Ack
-	32, // 34: eider.v1.WatchRequest.doubt:type_name -> eider.v1.Doubt
-	33, // 35: eider.v1.WatchRequest.ping:type_name -> eider.v1.Ping
-	34, // 36: eider.v1.WatchRequest.goodbye:type_name -> eider.v1.Goodbye
-	12, // 37: eider.v1.WatchRequest.moving:type_name -> eider.v1.Moving
-	3,  // 38: eider.v1.Subscribe.cursor:type_name -> eider.v1.Cursor
-	8,  // 39: eider.v1.Subscribe.let_go:type_name -> eider.v1.Departure
-	3,  // 40: eider.v1.Ack.cursor:type_name -> eider.v1.Cursor
-	8,  // 41: eider.v1.Ack.let_go:type_name -> eider.v1.Departure
-	8,  // 42: eider.v1.Ack.no_alternative:type_name -> eider.v1.Departure
-	11, // 43: eider.v1.WatchReply.welcome:type_name -> eider.v1.Welcome
-	37, // 44: eider.v1.WatchReply.view:type_name -> eider.v1.View
-	33, // 45: eider.v1.WatchReply.pong:type_name -> eider.v1.Ping
-	38, // 46: eider.v1.WatchReply.problem:type_name -> eider.v1.Problem
-	27, // 47: eider.v1.WatchReply.end:type_name -> eider.v1.End
-	36, // 48: eider.v1.WatchReply.trial:type_name -> eider.v1.Trial
-	3,  // 49: eider.v1.View.cursor:type_name -> eider.v1.Cursor
-	5,  // 50: eider.v1.View.instances:type_name -> eider.v1.Instance
-	7,  // 51: eider.v1.View.gone:type_name -> eider.v1.Gone
-	9,  // 52: eider.v1.Problem.error:type_name -> eider.v1.Error
-	13, // 53: eider.v1.Registry.Attach:input_type -> eider.v1.AttachRequest
-	28, // 54: eider.v1.Registry.Watch:input_type -> eider.v1.WatchRequest
-	20, // 55: eider.v1.Registry.Attach:output_type -> eider.v1.AttachReply
-	35, // 56: eider.v1.Registry.Watch:output_type -> eider.v1.WatchReply
-	55, // [55:57] is the sub-list for method output_type
-	53, // [53:55] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	13, // 19: eider.v1.AttachReply.welcome:type_name -> eider.v1.Welcome
+	23, // 20: eider.v1.AttachReply.registered:type_name -> eider.v1.Registered
+	24, // 21: eider.v1.AttachReply.refused:type_name -> eider.v1.Refused
+	25, // 22: eider.v1.AttachReply.beaten:type_name -> eider.v1.Beaten
+	26, // 23: eider.v1.AttachReply.bound:type_name -> eider.v1.Bound
+	27, // 24: eider.v1.AttachReply.progress:type_name -> eider.v1.Progress
+	21, // 25: eider.v1.AttachReply.left:type_name -> eider.v1.Left
+	29, // 26: eider.v1.AttachReply.end:type_name -> eider.v1.End
+	11, // 27: eider.v1.Refused.error:type_name -> eider.v1.Error
+	28, // 28: eider.v1.Progress.members:type_name -> eider.v1.Member
+	11, // 29: eider.v1.End.error:type_name -> eider.v1.Error
+	12, // 30: eider.v1.WatchRequest.hello:type_name -> eider.v1.Hello
+	31, // 31: eider.v1.WatchRequest.subscribe:type_name -> eider.v1.Subscribe
+	32, // 32: eider.v1.WatchRequest.unsubscribe:type_name -> eider.v1.Unsubscribe
+	33, // 33: eider.v1.WatchRequest.ack:type_name -> eider.v1.Ack
+	34, // 34: eider.v1.WatchRequest.doubt:type_name -> eider.v1.Doubt
+	37, // 35: eider.v1.WatchRequest.ping:type_name -> eider.v1.Ping
+	38, // 36: eider.v1.WatchRequest.goodbye:type_name -> eider.v1.Goodbye
+	14, // 37: eider.v1.WatchRequest.moving:type_name -> eider.v1.Moving
+	35, // 38: eider.v1.WatchRequest.verdicts:type_name -> eider.v1.Verdicts
+	5,  // 39: eider.v1.Subscribe.cursor:type_name -> eider.v1.Cursor
+	10, // 40: eider.v1.Subscribe.let_go:type_name -> eider.v1.Departure
+	5,  // 41: eider.v1.Ack.cursor:type_name -> eider.v1.Cursor
+	10, // 42: eider.v1.Ack.let_go:type_name -> eider.v1.Departure
+	10, // 43: eider.v1.Ack.no_alternative:type_name -> eider.v1.Departure
+	36, // 44: eider.v1.Verdicts.verdicts:type_name -> eider.v1.Verdict
+	2,  // 45: eider.v1.Verdict.state:type_name -> eider.v1.BreakerState
+	3,  // 46: eider.v1.Verdict.rule:type_name -> eider.v1.BreakerRule
+	13, // 47: eider.v1.WatchReply.welcome:type_name -> eider.v1.Welcome
+	41, // 48: eider.v1.WatchReply.view:type_name -> eider.v1.View
+	37, // 49: eider.v1.WatchReply.pong:type_name -> eider.v1.Ping
+	42, // 50: eider.v1.WatchReply.problem:type_name -> eider.v1.Problem
+	29, // 51: eider.v1.WatchReply.end:type_name -> eider.v1.End
+	40, // 52: eider.v1.WatchReply.trial:type_name -> eider.v1.Trial
+	5,  // 53: eider.v1.View.cursor:type_name -> eider.v1.Cursor
+	7,  // 54: eider.v1.View.instances:type_name -> eider.v1.Instance
+	9,  // 55: eider.v1.View.gone:type_name -> eider.v1.Gone
+	11, // 56: eider.v1.Problem.error:type_name -> eider.v1.Error
+	15, // 57: eider.v1.Registry.Attach:input_type -> eider.v1.AttachRequest
+	30, // 58: eider.v1.Registry.Watch:input_type -> eider.v1.WatchRequest
+	22, // 59: eider.v1.Registry.Attach:output_type -> eider.v1.AttachReply
+	39, // 60: eider.v1.Registry.Watch:output_type -> eider.v1.WatchReply
+	59, // [59:61] is the sub-list for method output_type
+	57, // [57:59] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_eider_v1_eider_proto_init() }
@@ -3318,8 +3657,9 @@ func file_eider_v1_eider_proto_init() {
 		(*WatchRequest_Ping)(nil),
 		(*WatchRequest_Goodbye)(nil),
 		(*WatchRequest_Moving)(nil),
+		(*WatchRequest_Verdicts)(nil),
 	}
-	file_eider_v1_eider_proto_msgTypes[33].OneofWrappers = []any{
+	file_eider_v1_eider_proto_msgTypes[35].OneofWrappers = []any{
 		(*WatchReply_Welcome)(nil),
 		(*WatchReply_View)(nil),
 		(*WatchReply_Pong)(nil),
@@ -3332,8 +3672,8 @@ func file_eider_v1_eider_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_eider_v1_eider_proto_rawDesc), len(file_eider_v1_eider_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   39,
+			NumEnums:      4,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
