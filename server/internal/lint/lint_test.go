@@ -138,6 +138,20 @@ func TestWhatIsNotLookedAt(t *testing.T) {
 	}
 }
 
+// TestRolloutOfNothing: a Rollout whose Deployment isn't there has no pods to look at, which is said; others' Rollouts are
+// other kinds.
+func TestRolloutOfNothing(t *testing.T) {
+	for group, want := range map[string]string{
+		"argoproj.io/v1alpha1":  "nothing found: 0 workloads that serve among 1 object; not looked at: 1 of kind Rollout (its Deployment isn't here)",
+		"rollouts.kruise.io/v1": "nothing found: 0 workloads that serve among 1 object",
+	} {
+		text := "apiVersion: " + group + "\nkind: Rollout\nmetadata: {name: a}\nspec: {workloadRef: {kind: Deployment, name: b}}\n"
+		if got := Check([]Source{{"x", []byte(text)}}, Options{}).Summary(); got != want {
+			t.Errorf("%s:\n%s\nwant\n%s", group, got, want)
+		}
+	}
+}
+
 // TestCallersAreAssumed once: a callee's own intervals are its callers' only if somebody has given them the same.
 func TestCallersAreAssumed(t *testing.T) {
 	text, err := os.ReadFile("testdata/rules/E012/good-fits.yaml")

@@ -114,7 +114,7 @@ func (w *world) take(n node, f *file, depth int) {
 }
 
 // asked are the kinds that rules look into, besides those with a template of pods.
-var asked = []string{"Pod", "Service", "Ingress", "ConfigMap", "Namespace", "BackendConfig", "GCPBackendPolicy", "HorizontalPodAutoscaler"}
+var asked = []string{"Pod", "Service", "Ingress", "ConfigMap", "Namespace", "BackendConfig", "GCPBackendPolicy", "HorizontalPodAutoscaler", "Rollout"}
 
 // document is a part of a stream and the number of its first line.
 type document struct {

@@ -117,8 +117,8 @@ metadata:
 		Source: "https://kubernetes-sigs.github.io/aws-load-balancer-controller/latest/deploy/pod_readiness_gate/",
 		check: func(w *world, l *workload) []Finding {
 			f := l.direct()
-			seconds, _ := l.get("spec", "minReadySeconds").whole()
-			if f == nil || l.kind != "Deployment" || seconds > 0 || l.pod.get("readinessGates").ok() || f.gate == gateOwn {
+			seconds, _ := l.rolled.get("spec", "minReadySeconds").whole()
+			if f == nil || !l.rolls() || seconds > 0 || l.pod.get("readinessGates").ok() || f.gate == gateOwn {
 				return nil
 			}
 			const known = "nothing tells that a rollout of %s waits until its new pods are known to the load balancer"

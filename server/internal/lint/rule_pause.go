@@ -135,27 +135,13 @@ func (l *workload) pausesFor(c *container) time.Duration {
 
 // elsewhere tells whether there is another pod for callers to go to while one leaves. Without, a pause buys nothing.
 func (l *workload) elsewhere() bool {
-	switch l.kind {
-	case "Deployment":
+	switch {
+	case l.rolls():
 		return !l.allAtOnce()
-	case "StatefulSet":
+	case l.kind == "StatefulSet":
 		return l.replicas() > 1
 	}
 	return true
-}
-
-// allAtOnce tells of a Deployment whose rollout takes every pod away before a new one serves.
-func (l *workload) allAtOnce() bool {
-	strategy := l.get("spec", "strategy")
-	if strategy.get("type").text() == "Recreate" {
-		return true
-	}
-	replicas := l.replicas()
-	gone := share(strategy.get("rollingUpdate", "maxUnavailable"), replicas, false, "25%")
-	if more := share(strategy.get("rollingUpdate", "maxSurge"), replicas, true, "25%"); gone == 0 && more == 0 {
-		gone = 1 // what Kubernetes makes of two zeros
-	}
-	return replicas > 0 && gone >= replicas
 }
 
 func hookNeedsShell() Rule {

@@ -1,6 +1,9 @@
 package lint
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 func allAtOnce() Rule {
 	return Rule{
@@ -21,18 +24,21 @@ can't be helped, and nothing is said.`,
 			if l.claimsVolume() {
 				return nil
 			}
-			const patch = "strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}"
+			_, key, _, _ := l.strategy()
+			patch := map[string]string{"Deployment": "strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}",
+				"Rollout": "strategy: {canary: {maxSurge: 1, maxUnavailable: 0}}", "CloneSet": "updateStrategy: {maxSurge: 1, maxUnavailable: 0}"}[l.rolled.kind]
 			switch {
 			case l.kind == "DaemonSet" && l.get("spec", "updateStrategy", "rollingUpdate", "maxUnavailable").text() == "100%":
 				return l.here(l.keyLine("spec", "updateStrategy"), "a rollout stops the pods of all nodes at once", "updateStrategy: {rollingUpdate: {maxUnavailable: 10%}}")
-			case l.kind != "Deployment" || !l.allAtOnce():
+			case !l.rolls() || !l.allAtOnce():
 				return nil
-			case l.get("spec", "strategy", "type").text() == "Recreate":
+			case l.recreates():
 				found := l.here(l.keyLine("spec", "strategy"), "Recreate stops all pods before it starts the next: every rollout is an outage", patch)
 				found[0].Severity = Warning // somebody has chosen it
 				return found
 			}
-			return l.here(l.keyLine("spec", "strategy"), fmt.Sprintf("a rollout may take away all of at least %s before a new one serves", count(l.replicas(), "pod", "pods")), patch)
+			return []Finding{{File: l.rolled.file.name, Line: cmp.Or(l.rolled.keyLine("spec", key), l.rolled.line()), Object: l.rolled.title(),
+				Message: fmt.Sprintf("a rollout may take away all of at least %s before a new one serves", count(l.replicas(), "pod", "pods")), Patch: patch}}
 		},
 	}
 }

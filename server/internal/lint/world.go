@@ -21,6 +21,7 @@ type world struct {
 	named     map[place]*object
 	selectors map[label][]*object // Services by the first label of their selector
 	scalers   map[place]*object   // by what they scale
+	rollouts  map[place]*object   // by the workload whose pods they take
 	behind    map[place][]*object // by the Service: Ingresses and policies that name it
 	unchecked map[string]int      // objects that make pods of kinds that no rule knows, by kind
 }
@@ -44,8 +45,9 @@ const (
 type workload struct {
 	*object
 	world      *world
-	template   node // metadata and spec of its pods
-	pod        node // their spec
+	rolled     *object // what says how its pods are replaced: itself, or a Rollout that takes its template
+	template   node    // metadata and spec of its pods
+	pod        node    // their spec
 	services   []*object
 	containers []*container // ordinary ones
 	sidecars   []*container // init containers that go on running: they stop after the ordinary ones
@@ -77,7 +79,8 @@ func (w *world) join() {
 			continue
 		}
 		load.world = w
-		load.scaler = w.scalers[place{o.kind, o.namespace, o.name}]
+		load.rolled = cmp.Or(w.rollouts[place{o.kind, o.namespace, o.name}], o)
+		load.scaler = w.scalers[place{load.rolled.kind, o.namespace, load.rolled.name}]
 		for key, value := range load.template.get("metadata", "labels").pairs() {
 			for i, service := range w.selectors[label{o.namespace, key, value.text()}] {
 				if i < maxCandidates && len(load.services) < maxServices && selects(service, load) {
@@ -92,24 +95,32 @@ func (w *world) join() {
 	}
 }
 
-// passOver notes an object that isn't looked at though it makes pods which may serve: of an Argo Rollout, say, one would
+// passOver notes an object that isn't looked at though it makes pods which may serve: of a kind that lint doesn't know one would
 // think that nothing was found.
 func (w *world) passOver(o *object) {
 	known := []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob", "Pod", "PodTemplate"}
-	pods := o.get("spec", "template", "spec", "containers")
-	if slices.Contains(known, o.kind) || !pods.ok() {
+	kind := o.kind
+	at, refers := o.refers()
+	switch {
+	case slices.Contains(known, kind):
+		return
+	case refers && w.named[at] != nil:
+		return // it is looked at as the workload that it takes its pods from
+	case refers:
+		kind += " (its " + short(at.kind) + " isn't here)"
+	case !o.get("spec", "template", "spec", "containers").ok():
 		return
 	}
 	if w.unchecked == nil {
 		w.unchecked = map[string]int{}
 	}
-	if _, ok := w.unchecked[o.kind]; ok || len(w.unchecked) < maxKinds {
-		w.unchecked[o.kind]++
+	if _, ok := w.unchecked[kind]; ok || len(w.unchecked) < maxKinds {
+		w.unchecked[kind]++
 	}
 }
 
 func (w *world) index() {
-	w.named, w.scalers, w.selectors, w.behind = map[place]*object{}, map[place]*object{}, map[label][]*object{}, map[place][]*object{}
+	w.named, w.scalers, w.rollouts, w.selectors, w.behind = map[place]*object{}, map[place]*object{}, map[place]*object{}, map[label][]*object{}, map[place][]*object{}
 	for _, o := range w.objects {
 		w.named[place{o.kind, o.namespace, o.name}] = o
 		switch o.kind {
@@ -125,6 +136,10 @@ func (w *world) index() {
 			}
 		case "GCPBackendPolicy":
 			w.leads(o, o.get("spec", "targetRef", "name").text())
+		case "Rollout":
+			if at, ok := o.refers(); ok {
+				w.rollouts[at] = o
+			}
 		case "HorizontalPodAutoscaler":
 			target := o.get("spec", "scaleTargetRef")
 			w.scalers[place{target.get("kind").text(), o.namespace, target.get("name").text()}] = o
@@ -160,7 +175,11 @@ func (o *object) backends() (names []string) {
 func newWorkload(o *object) *workload {
 	load := &workload{object: o, template: o.get("spec", "template")}
 	switch o.kind {
-	case "Deployment", "StatefulSet", "DaemonSet":
+	case "Deployment", "StatefulSet", "DaemonSet", "CloneSet":
+	case "Rollout":
+		if !o.argo() {
+			return nil
+		}
 	case "Pod":
 		load.template = o.node
 		if policy := o.get("spec", "restartPolicy").text(); policy == "Never" || policy == "OnFailure" {
@@ -307,7 +326,7 @@ func (l *workload) replicas() int {
 		}
 		return 1
 	}
-	if n, ok := l.get("spec", "replicas").whole(); ok {
+	if n, ok := l.rolled.get("spec", "replicas").whole(); ok {
 		return n
 	}
 	return 1
