@@ -53,10 +53,25 @@ var deadlines = []knob{
 // deadlineOf is how long the program finishes what it has in flight: as the manifest says, or else Spring's default,
 // which holds without a word in it.
 func (l *workload) deadlineOf(c *container) (window.Term, bool) {
+	if c.immediate() {
+		if n := l.annotation("eider.dev/shutdown-deadline"); !n.ok() || c != l.main {
+			return window.Term{}, false
+		}
+	}
+	return l.gracefully(c)
+}
+
+// immediate tells of a program that is told to finish nothing.
+func (c *container) immediate() bool {
+	return strings.EqualFold(c.settings.get("server.shutdown").value, "immediate")
+}
+
+// gracefully is the same of one that isn't, or isn't any more.
+func (l *workload) gracefully(c *container) (window.Term, bool) {
 	if d, ok := l.statedDeadline(c); ok {
 		return d, true
 	}
-	if c == l.main && l.spring && c.settings.get("server.shutdown").value != "immediate" {
+	if c == l.main && l.spring || c.immediate() {
 		return window.Fixed("Spring's shutdown phase", springPhase, "its default since Spring Boot 3.4"), true
 	}
 	return window.Term{}, false
@@ -71,9 +86,6 @@ func (l *workload) statedDeadline(c *container) (window.Term, bool) {
 		if d, ok := duration(n.text(), time.Second); ok {
 			return window.Fixed("the program's shutdown deadline", d, l.noted("eider.dev/shutdown-deadline", n)), true
 		}
-	}
-	if strings.EqualFold(c.settings.get("server.shutdown").value, "immediate") {
-		return window.Term{}, false
 	}
 	for _, k := range deadlines {
 		s := c.settings.get(k.name)
@@ -113,6 +125,9 @@ func (l *workload) budget(c *container) window.Sum {
 	var sum window.Sum
 	if p := l.pauseOf(c); p.known && !p.fails(c) {
 		sum = append(sum, window.Fixed(p.what, p.length, ""))
+	}
+	if lasts := l.pauseOf(c).lasts(); lasts > 0 {
+		sum = append(sum, window.Fixed("its calls", lasts, ""))
 	}
 	// A program that drains with Eider says in one number what it needs, margin included.
 	if s := c.settings.get("EIDER_GRACE", "EIDER_ADDR"); s.ok() {

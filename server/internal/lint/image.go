@@ -3,6 +3,7 @@ package lint
 import (
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -33,10 +34,7 @@ var official = []string{"nginx", "httpd", "redis", "postgres", "mysql", "mariadb
 // or is probed by one, has one.
 func shellOf(c *container) userland {
 	name, _, _ := strings.Cut(c.image, "@")
-	plain := strings.TrimPrefix(strings.TrimPrefix(name, "docker.io/"), "library/")
-	if tag := strings.LastIndexByte(plain, ':'); tag > strings.LastIndexByte(plain, '/') {
-		plain = plain[:tag]
-	}
+	plain, _ := published(c)
 	command := c.get("command").texts()
 	switch {
 	case len(command) > 0 && slices.Contains(shells, program(command[0])):
@@ -49,6 +47,53 @@ func shellOf(c *container) userland {
 		return having
 	}
 	return unknown
+}
+
+// published is an image's name in Docker's library or elsewhere, and its tag.
+func published(c *container) (name, tag string) {
+	name, _, _ = strings.Cut(c.image, "@")
+	name = strings.TrimPrefix(strings.TrimPrefix(name, "docker.io/"), "library/")
+	if at := strings.LastIndexByte(name, ':'); at > strings.LastIndexByte(name, '/') {
+		return name[:at], name[at+1:]
+	}
+	return name, ""
+}
+
+var (
+	// jvms are images of Java as they are published; what is built on them may have more.
+	jvms   = []string{"eclipse-temurin", "openjdk", "amazoncorretto", "bellsoft/liberica-openjdk-alpine", "bellsoft/liberica-openjre-alpine", "azul/zulu-openjdk-alpine", "azul/zulu-openjdk"}
+	alpine = regexp.MustCompile(`(?:^|[/:._-])(?:alpine[\d.]*|busybox)(?:$|[/:._@-])`)
+	redHat = regexp.MustCompile(`\b(?:ubi\d*|centos)\b`)
+)
+
+// lacks tells of a published image that a program isn't in it: alpine's have wget (busybox') and no curl, Debian's slim
+// neither, and Temurin's since Java 22 have wget alone.
+func lacks(c *container, program string) bool {
+	name, tag := published(c)
+	switch {
+	case !slices.Contains(jvms, name):
+		return false
+	case alpine.MatchString(c.image):
+		return program == "curl"
+	case strings.Contains(tag, "slim"):
+		return program == "curl" || program == "wget"
+	}
+	major, _, _ := strings.Cut(strings.ReplaceAll(tag, "-", "."), ".")
+	version, _ := strconv.Atoi(major)
+	return program == "curl" && name == "eclipse-temurin" && version >= 22 && !redHat.MatchString(tag)
+}
+
+// clientOf is the program by which a hook in an image calls over HTTP, "" if it has no shell or no such program.
+func clientOf(c *container) string {
+	name, tag := published(c)
+	client := "curl"
+	if alpine.MatchString(c.image) || name == "eclipse-temurin" && !redHat.MatchString(tag) {
+		client = "wget"
+	}
+	if shellOf(c) == lacking || lacks(c, client) {
+		return ""
+	}
+	return client
 }
 
 func probedByShell(c *container) bool {

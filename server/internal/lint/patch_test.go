@@ -11,7 +11,7 @@ import (
 )
 
 // pauses are the rules whose patches are a hook and a grace period.
-var pauses = []string{"E001", "E002", "E003", "E004", "E012", "E014", "E018", "E021"}
+var pauses = []string{"E001", "E002", "E003", "E004", "E012", "E014", "E015", "E018", "E019", "E021"}
 
 // TestPatches: who writes what lint says, each line where its comment says, has a manifest in which the same rules find
 // nothing more: one grace period, one pause, for all of them.
@@ -61,8 +61,16 @@ func write(t *testing.T, text []byte, f Finding) []byte {
 		}
 		metadata, _ := o["metadata"].(map[string]any)
 		if o["kind"] == kind && metadata["name"] == name {
-			for row := range strings.Lines(f.Patch) {
-				writeRow(t, o, f, row)
+			rows := strings.Split(f.Patch, "\n")
+			for i := 0; i < len(rows); i++ {
+				if row := rows[i]; strings.HasPrefix(row, "- --") {
+					writeArgument(o, f, row)
+				} else if strings.HasPrefix(row, "- ") {
+					i++
+					writeEntry(t, o, f, row+"\n"+rows[i])
+				} else if !strings.HasPrefix(row, "env:") {
+					writeRow(t, o, f, row)
+				}
 			}
 		}
 		back, err := yaml.Marshal(o)
@@ -76,14 +84,61 @@ func write(t *testing.T, text []byte, f Finding) []byte {
 	return []byte(out.String())
 }
 
-func writeRow(t *testing.T, o map[string]any, f Finding, row string) {
-	t.Helper()
-	_, comment, _ := strings.Cut(row, "  # ")
-	template := o
+// containerOf is the one that a finding's message names, or else the first.
+func containerOf(pod map[string]any, f Finding) (at map[string]any) {
+	for _, c := range pod["containers"].([]any) {
+		if c := c.(map[string]any); at == nil || strings.Contains(f.Message, "container "+c["name"].(string)+" ") {
+			at = c
+		}
+	}
+	return at
+}
+
+func podOf(o map[string]any) (template, pod map[string]any) {
+	template = o
 	if o["kind"] != "Pod" {
 		template = o["spec"].(map[string]any)["template"].(map[string]any)
 	}
-	pod := template["spec"].(map[string]any)
+	return template, template["spec"].(map[string]any)
+}
+
+// writeArgument puts an argument in the place of the one of its name.
+func writeArgument(o map[string]any, f Finding, row string) {
+	row, _, _ = strings.Cut(strings.TrimPrefix(row, "- "), "  # ")
+	name, _, _ := strings.Cut(row, "=")
+	_, pod := podOf(o)
+	args, _ := containerOf(pod, f)["args"].([]any)
+	for i, arg := range args {
+		if strings.HasPrefix(arg.(string), name+"=") {
+			args[i] = row
+		}
+	}
+}
+
+// writeEntry puts an entry into the container's env, in place of one of its name.
+func writeEntry(t *testing.T, o map[string]any, f Finding, text string) {
+	t.Helper()
+	var entries []map[string]any
+	if err := yaml.Unmarshal([]byte(text), &entries); err != nil || len(entries) != 1 || !strings.Contains(text, "  # in the container's env") {
+		t.Fatalf("%v: no entry that says where it goes: %s", err, text)
+	}
+	_, pod := podOf(o)
+	c := containerOf(pod, f)
+	old, _ := c["env"].([]any)
+	if len(old) == 0 && !strings.Contains(f.Patch, "env:  # ") {
+		t.Errorf("%s says nothing of env: %s", f.Rule, f.Patch)
+	}
+	old = slices.DeleteFunc(old, func(e any) bool { return e.(map[string]any)["name"] == entries[0]["name"] })
+	c["env"] = append(old, entries[0])
+	if _, ok := entries[0]["value"].(string); !ok {
+		t.Errorf("%s: a value of env is a string: %s", f.Rule, text)
+	}
+}
+
+func writeRow(t *testing.T, o map[string]any, f Finding, row string) {
+	t.Helper()
+	_, comment, _ := strings.Cut(row, "  # ")
+	template, pod := podOf(o)
 	var at map[string]any
 	switch {
 	case strings.HasPrefix(comment, ofPods):
@@ -91,11 +146,7 @@ func writeRow(t *testing.T, o map[string]any, f Finding, row string) {
 	case strings.HasPrefix(comment, ofPod):
 		at = pod
 	case strings.HasPrefix(comment, ofContainer):
-		for _, c := range pod["containers"].([]any) {
-			if c := c.(map[string]any); at == nil || strings.Contains(f.Message, "container "+c["name"].(string)+" ") {
-				at = c
-			}
-		}
+		at = containerOf(pod, f)
 	default:
 		t.Errorf("%s %s doesn't say where its patch goes: %q", f.File, f.Rule, row)
 		return

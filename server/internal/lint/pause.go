@@ -17,6 +17,8 @@ type pause struct {
 	line   int
 	needs  string // the program that the hook runs, "" if it runs none
 	script string // what a shell is told
+	calls  []call // its requests over HTTP, in their order
+	unread string // what it runs besides, of which nothing is known
 }
 
 type pauseKind int
@@ -130,7 +132,16 @@ func (o *object) corefile() pause {
 	return *o.asCorefile
 }
 
+// hookOf is the pause of a container's hook, read once: its script may be long, and is asked for often.
 func (l *workload) hookOf(c *container) pause {
+	if c.hook == nil {
+		p := readHook(c)
+		c.hook = &p
+	}
+	return *c.hook
+}
+
+func readHook(c *container) pause {
 	hook := c.get("lifecycle", "preStop")
 	p := pause{line: c.get("lifecycle").keyLine("preStop")}
 	switch {
@@ -167,6 +178,7 @@ func (p *pause) readExec(command []string) {
 		script = strings.Join(command[1:], " ")
 	}
 	p.script = script
+	p.readCalls(command)
 	before := script
 	if at := stops.FindStringIndex(script); at != nil {
 		before = script[:at[0]+1]

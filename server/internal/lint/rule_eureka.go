@@ -3,7 +3,6 @@ package lint
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -17,16 +16,20 @@ func eurekaInterval() Rule {
 		Title: "callers by Eureka learn of a departure later than the grace period lasts",
 		Why: `A caller by Eureka fetches its list every registryFetchIntervalSeconds (30 s), from a server that answers from a cache
 (30 s), and Spring's load balancer keeps a list of its own (35 s): 95.5 s at the worst, even though the instance says that
-it leaves. A grace period that doesn't hold that leaves no room for a pause that would help. Either the grace period
-grows, or the callers' intervals shrink, in every caller; eider window --preset eureka tells what that costs.`,
+it leaves. That is the window; the pause is to be as long, and the grace period has to hold the pause and what comes after
+it. One that is shorter leaves no room for a pause that would help. Either the grace period grows, or the callers'
+intervals shrink, in every caller; eider window --preset eureka tells what that costs.`,
 		Example: `terminationGracePeriodSeconds: 30
 containers:
 - name: orders
   env:
   - {name: EUREKA_CLIENT_SERVICEURL_DEFAULTZONE, value: "http://eureka:8761/eureka/"}`,
-		Patch: `env:  # of every caller; and of the server: eureka.server.response-cache-update-interval-ms: 3000
-- {name: EUREKA_CLIENT_REGISTRY_FETCH_INTERVAL_SECONDS, value: "5"}
-- {name: SPRING_CLOUD_LOADBALANCER_CACHE_TTL, value: 2s}`,
+		Patch: `terminationGracePeriodSeconds: 135  # the hook's call 5 s + pause 98 s + requests in flight 30 s + margin 2 s
+# or shorter intervals, in every caller's env, and in the server's (eureka.server.response-cache-update-interval-ms: 3000):
+# - name: EUREKA_CLIENT_REGISTRY_FETCH_INTERVAL_SECONDS
+#   value: "5"
+# - name: SPRING_CLOUD_LOADBALANCER_CACHE_TTL
+#   value: 2s`,
 		Source: "https://github.com/eiderhq/eider/blob/main/docs/window.md",
 		check: func(_ *world, l *workload) []Finding {
 			w := l.eureka()
@@ -36,17 +39,14 @@ containers:
 			if p := l.pauseOf(l.main); p.known && p.length >= w.Worst() {
 				return nil // it was thought of; whether the grace period holds it is E001's
 			}
-			need := append(window.Sum{}, w...)
-			if d, ok := l.deadlineOf(l.main); ok {
-				need = append(need, d)
-			}
-			need = append(need, window.Fixed("margin", margin, ""))
-			grace, line := l.grace()
-			if need.Worst() <= grace.Max {
+			need := append(l.calling(), window.Fixed("pause", advised(w), ""))
+			write := l.holding(l.main, need)
+			if write == "" {
 				return nil
 			}
-			found := l.here(line, fmt.Sprintf("a pause until callers by Eureka have heard of it takes %s, but the pod is killed after %s (%s)", tell(need), seconds(grace.Max), grace.Source),
-				l.pausing(l.main, l.advised())+"; or shorter intervals in every caller")
+			grace, line := l.grace()
+			found := l.here(line, fmt.Sprintf("callers by Eureka may call a pod that leaves for %s, and the pod is killed after %s (%s)", tell(w), seconds(grace.Max), grace.Source),
+				write+"; or shorter intervals in every caller")
 			found[0].of = l.main
 			return found
 		},
@@ -59,50 +59,89 @@ func eurekaNotTold() Rule {
 		Title: "the pause is over before Eureka is told",
 		Why: `Spring tells Eureka that it leaves when its context closes, which is on SIGTERM, and SIGTERM comes when the hook has
 ended. A hook that only sleeps thus pauses before the departure: none of its callers hear of it meanwhile, and soon after
-they do the port is closed. The hook has to say it first, by Spring Cloud's endpoint serviceregistry, which must be
-exposed (management.endpoints.web.exposure.include: health,serviceregistry; without health its probes fail), or by an
-endpoint of the program's own, which an httpGet hook can call where the image has no shell.`,
+they do the port is closed. The hook has to say it first, by a POST of OUT_OF_SERVICE or DOWN, as JSON, to Spring Cloud's
+endpoint serviceregistry, which must be exposed (E019), at the port and path where it is, or by an endpoint of the
+program's own, which an httpGet hook can call where the image has no shell. What a script or a program of the image's own
+does isn't seen: that is a note, until eider.dev/pause says how long it pauses after it has told Eureka.`,
 		Example: `containers:
 - name: orders
   env:
   - {name: EUREKA_CLIENT_SERVICEURL_DEFAULTZONE, value: "http://eureka:8761/eureka/"}
   lifecycle:
     preStop: {sleep: {seconds: 98}}`,
-		Patch: `  lifecycle:
+		Patch: `  env:
+  - name: MANAGEMENT_ENDPOINTS_WEB_EXPOSURE_INCLUDE
+    value: health,serviceregistry
+  - name: SERVER_SHUTDOWN  # before Spring Boot 3.4 it is immediate unless set
+    value: graceful
+  lifecycle:
     preStop:
-      exec:  # the image needs a shell and curl
-        command: [sh, -c, 'curl -fsS -X POST -H "Content-Type: application/json" -d "{\"status\":\"OUT_OF_SERVICE\"}"
+      exec:  # the image needs sh and curl
+        command: [sh, -c, 'curl -fsS --max-time 5 -X POST -H "Content-Type: application/json" -d "{\"status\":\"OUT_OF_SERVICE\"}"
           localhost:8080/actuator/serviceregistry || echo "Eureka was not told" >/proc/1/fd/2; sleep 98']`,
 		Source: "https://github.com/spring-cloud/spring-cloud-netflix/issues/4488",
 		check: func(_ *world, l *workload) []Finding {
 			p := l.pauseOf(l.main)
-			if l.eureka() == nil || l.ownPause(l.main).kind == pauseSelf || !p.known || p.length == 0 || p.kind == pauseHTTP || p.fails(l.main) || tells.MatchString(p.script) {
+			if l.eureka() == nil || l.ownPause(l.main).kind == pauseSelf || p.kind == pauseHTTP || p.kind == pauseNone || p.stopsAtOnce() || p.fails(l.main) {
 				return nil
 			}
-			return l.here(p.line, fmt.Sprintf("container %s sleeps for %s (%s) before Spring tells Eureka, on SIGTERM, that it leaves: its callers don't know of it meanwhile", l.main.name, seconds(p.length), p.what),
-				l.pausing(l.main, max(p.length, l.advised(), advised(l.eureka()))))
+			fault, sure := l.untold(p)
+			found := l.here(p.line, "container "+l.main.name+" "+fault, l.pausing(l.main, max(p.length, l.advised(), advised(l.eureka()))))
+			switch {
+			case fault == "" || !sure && l.annotation("eider.dev/pause").ok(): // whoever says how long it pauses has thought of it
+				return nil
+			case !sure:
+				found[0].Severity = Note
+			}
+			return found
 		},
 	}
 }
 
-// tells finds the word to a registry in a hook's script.
-var tells = regexp.MustCompile(`(?i)service-?registry|/eureka/|out_of_service|deregister`)
-
 // telling is a hook that has Eureka told before it pauses, whether or not that could be done.
-func (l *workload) telling(length time.Duration) string {
-	port := 8080
-	for p := range l.main.get("ports").each() {
-		if n, ok := p.get("containerPort").whole(); ok {
-			port = n
+func (l *workload) telling(length time.Duration) []string {
+	a, body, insecure := l.actuator(), `"{\"status\":\"OUT_OF_SERVICE\"}"`, ""
+	var ask string
+	switch client := clientOf(l.main); client {
+	case "":
+		return []string{fmt.Sprintf("lifecycle: {preStop: {httpGet: {port: %d, path: /leave}}}  # %s: an endpoint of your own, that says OUT_OF_SERVICE to Eureka and answers %d s later: the image has nothing to call with",
+			a.port, ofContainer, wholeSeconds(length)), fmt.Sprintf("annotations: {eider.dev/pause: %ds}  # %s", wholeSeconds(length), ofPods)}
+	case "wget":
+		if a.secure {
+			insecure = "--no-check-certificate "
 		}
-		break
+		ask = fmt.Sprintf(`timeout %d wget -q -O /dev/null %s--header "Content-Type: application/json" --post-data %s %s`, wholeSeconds(calls), insecure, body, a.url("127.0.0.1", registryEndpoint))
+	default:
+		if a.secure {
+			insecure = "-k "
+		}
+		ask = fmt.Sprintf(`curl -fsS --max-time %d %s-X POST -H "Content-Type: application/json" -d %s %s`, wholeSeconds(calls), insecure, body, a.url("localhost", registryEndpoint))
 	}
-	if shellOf(l.main) == lacking {
-		return fmt.Sprintf("lifecycle: {preStop: {httpGet: {port: %d, path: /leave}}}  # %s: an endpoint of your own, that says OUT_OF_SERVICE to Eureka and answers %d s later: the image has no shell\n"+
-			"annotations: {eider.dev/pause: %[3]ds}  # %[4]s", port, ofContainer, wholeSeconds(length), ofPods)
+	return []string{fmt.Sprintf(`lifecycle: {preStop: {exec: {command: [sh, -c, '%s || echo "Eureka was not told" >/proc/1/fd/2; sleep %d']}}}  # %s; the image needs sh and %s`,
+		ask, wholeSeconds(length), ofContainer, clientOf(l.main))}
+}
+
+// calls is how long a hook waits for the program to tell Eureka: one that hangs must not eat the grace period.
+const calls = 5 * time.Second
+
+// calling is what that takes of the grace period.
+func (l *workload) calling() window.Sum {
+	if clientOf(l.main) == "" {
+		return nil
 	}
-	return fmt.Sprintf(`lifecycle: {preStop: {exec: {command: [sh, -c, 'curl -fsS -X POST -H "Content-Type: application/json" -d "{\"status\":\"OUT_OF_SERVICE\"}" localhost:%d/actuator/serviceregistry || echo "Eureka was not told" >/proc/1/fd/2; sleep %d']}}}`,
-		port, wholeSeconds(length)) + "  # " + ofContainer + "; the endpoint must be exposed: management.endpoints.web.exposure.include=health,serviceregistry"
+	return window.Sum{window.Fixed("call", calls, "")}
+}
+
+// settled are the settings that a hook and the shutdown after it need.
+func (l *workload) settled() (rows []string) {
+	if l.registered {
+		for _, b := range l.barriers(l.endpoints()) {
+			if row := l.opening(b); !slices.Contains(rows, row) {
+				rows = append(rows, row)
+			}
+		}
+	}
+	return append(rows, l.graceful()...)
 }
 
 // registers tells whether the pods enter Eureka, so that they are called without a Service.

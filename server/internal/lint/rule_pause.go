@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,13 +53,23 @@ func (l *workload) assumes(c *container) bool {
 	return known && !stated
 }
 
-// lacking is how much longer a pause is to be than it is, by other rules: one grace period satisfies them all.
-func (l *workload) lacking(c *container) time.Duration {
+// lacking is how much longer a hook is to take than it does, by other rules: one grace period satisfies them all.
+func (l *workload) lacking(c *container) (more time.Duration) {
 	p := l.pauseOf(c)
-	if c != l.main || p.kind == pauseSelf || !l.elsewhere() || p.kind != pauseNone && (!p.known || p.length >= l.windowOf().Worst()) {
+	if c != l.main || p.kind == pauseSelf || !l.elsewhere() {
 		return 0
 	}
-	return max(l.advised()-p.length, 0)
+	fault := ""
+	if l.eureka() != nil && p.kind != pauseHTTP {
+		fault, _ = l.untold(p)
+	}
+	if fault == "" && p.kind != pauseNone && (!p.known || p.length >= l.windowOf().Worst()) {
+		return 0
+	}
+	if more = max(l.advised()-p.length, 0); l.registered {
+		more += max(l.calling().Worst()-p.lasts(), 0)
+	}
+	return more
 }
 
 func noPause() Rule {
@@ -93,29 +104,40 @@ eider.dev/pauses: self.`,
 	}
 }
 
-// pausing is what to write for a pause: the hook, and the grace period if that doesn't hold it.
+// pausing is what to write for a pause: the hook, what it needs of the program, and the grace period if that doesn't
+// hold it.
 func (l *workload) pausing(c *container, length time.Duration) string {
-	patch := fmt.Sprintf("lifecycle: {preStop: {sleep: {seconds: %d}}}  # %s", wholeSeconds(length), ofContainer)
+	var need window.Sum
+	rows := []string{fmt.Sprintf("lifecycle: {preStop: {sleep: {seconds: %d}}}  # %s", wholeSeconds(length), ofContainer)}
 	if length == leastPause {
-		patch += "; never less: 5 s lost nothing on a real node"
+		rows[0] += "; never less: 5 s lost nothing on a real node"
 	}
 	if c == l.main && l.registered {
-		patch = l.telling(length)
+		rows = l.telling(length)
+		need = append(need, l.calling()...)
 	}
-	return patch + l.holding(c, length)
+	if c == l.main && l.spring {
+		rows = append(rows, l.entries(l.settled()...))
+	}
+	rows = append(rows, l.holding(c, append(need, window.Fixed("pause", length, ""))))
+	return joined(rows...)
 }
 
-// holding is the grace period to write for a pause, "" if the one that there is holds it.
-func (l *workload) holding(c *container, length time.Duration) string {
-	need := window.Sum{window.Fixed("pause", length, "")}
-	if d, ok := l.deadlineOf(c); ok {
+// joined are the rows of a patch, without those that are none.
+func joined(rows ...string) string {
+	return strings.Join(slices.DeleteFunc(rows, func(row string) bool { return row == "" }), "\n")
+}
+
+// holding is the grace period to write for what comes before SIGTERM and a graceful shutdown after it, "" if there is one.
+func (l *workload) holding(c *container, need window.Sum) string {
+	if d, ok := l.gracefully(c); ok {
 		need = append(need, d)
 	}
 	need = append(need, window.Fixed("margin", margin, ""))
 	if grace, _ := l.grace(); need.Worst() <= grace.Max {
 		return ""
 	}
-	return fmt.Sprintf("\nterminationGracePeriodSeconds: %d  # %s: %s", wholeSeconds(need.Worst()), ofPod, parts(need))
+	return fmt.Sprintf("terminationGracePeriodSeconds: %d  # %s: %s", wholeSeconds(need.Worst()), ofPod, parts(need))
 }
 
 // Where the lines of a patch go, which is said in each: in the other's place Kubernetes ignores them.
@@ -171,7 +193,9 @@ pause. preStop.sleep (on by default since Kubernetes 1.30) is done by the kubele
 					message = fmt.Sprintf("has a hook that runs a program called %q: a command is a list of words, with no shell to split it", short(p.needs))
 				case p.fails(c):
 					message = fmt.Sprintf("has a hook that runs %s, which the image %s lacks by its name: the hook fails and SIGTERM comes at once", p.needs, short(c.image))
-				case p.leans() && shellOf(c) == unknown && !tells.MatchString(p.script): // what tells a registry has to run something
+				case slices.ContainsFunc(p.calls, func(call call) bool { return lacks(c, call.program) }):
+					message = fmt.Sprintf("has a hook that runs %s, which the image %s lacks: nobody is called", p.calls[0].program, short(c.image))
+				case p.leans() && shellOf(c) == unknown && !slices.ContainsFunc(p.calls, call.toRegistry): // what tells a registry has to run something
 					message, severity = fmt.Sprintf("has a hook that runs %s; whether the image %s has it can't be told from here", p.needs, short(c.image)), Note
 				default:
 					continue

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/eiderhq/eider/window"
 )
 
 func shellSwallowsSignal() Rule {
@@ -117,15 +119,21 @@ spring.lifecycle.timeout-per-shutdown-phase says.`,
 		Example: `env:
 - {name: SERVER_SHUTDOWN, value: immediate}`,
 		Patch: `env:
-- {name: SERVER_SHUTDOWN, value: graceful}
-- {name: SPRING_LIFECYCLE_TIMEOUT_PER_SHUTDOWN_PHASE, value: 20s}`,
+- name: SERVER_SHUTDOWN
+  value: graceful
+- name: SPRING_LIFECYCLE_TIMEOUT_PER_SHUTDOWN_PHASE
+  value: 20s`,
 		Source: "https://docs.spring.io/spring-boot/reference/web/graceful-shutdown.html",
 		check: func(_ *world, l *workload) []Finding {
-			s := l.main.settings.get("server.shutdown")
-			if !strings.EqualFold(s.value, "immediate") {
+			if !l.main.immediate() {
 				return nil
 			}
-			return []Finding{{File: s.file, Line: s.line, Message: fmt.Sprintf("container %s is told to cut requests in flight: %s is immediate", l.main.name, s.name), Patch: s.name + ": graceful"}}
+			s, rows := l.main.settings.get("server.shutdown"), []string{l.entries(l.entry("SERVER_SHUTDOWN", "graceful", ""))}
+			before := window.Sum{window.Fixed("pause", l.pauseOf(l.main).length, ""), window.Fixed("calls", l.pauseOf(l.main).lasts(), "")}
+			if row := l.holding(l.main, slices.DeleteFunc(before, func(t window.Term) bool { return t.Max == 0 })); row != "" && l.lacking(l.main) == 0 { // or else another finding has it
+				rows = append(rows, row)
+			}
+			return []Finding{{File: s.file, Line: s.line, Message: fmt.Sprintf("container %s is told to cut requests in flight: %s is immediate", l.main.name, s.name), Patch: strings.Join(rows, "\n")}}
 		},
 	}
 }

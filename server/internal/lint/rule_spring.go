@@ -6,40 +6,89 @@ import (
 	"strings"
 )
 
-func probeNotExposed() Rule {
+func endpointClosed() Rule {
 	return Rule{
-		ID: "E019", Name: "probe-not-exposed", Severity: Error,
-		Title: "a probe asks for an endpoint that the program doesn't expose",
-		Why: `management.endpoints.web.exposure.include replaces Spring's default, which is health. Who exposes serviceregistry for
-his hook and forgets health takes the probes' endpoint away: they get 404, no new pod becomes ready, and the livenessProbe
-has each restarted.`,
+		ID: "E019", Name: "endpoint-closed", Severity: Error,
+		Title: "a probe or a hook asks for an endpoint that the program doesn't expose",
+		Why: `Spring Boot exposes health over HTTP, and nothing else. management.endpoints.web.exposure.include replaces that: who exposes
+serviceregistry for his hook and forgets health takes the probes' endpoint away, so that they get 404 and no new pod becomes
+ready; who forgets serviceregistry has a hook that tells Eureka nothing, and a rollout shows no sign of it. Settings that
+exclude an endpoint, or that forbid to write to it, do the same. Where the manifest says nothing of it the program's own
+application.yml may, which isn't seen from here: a warning. To say it in the manifest is right in either case.`,
 		Example: `env:
 - {name: MANAGEMENT_ENDPOINTS_WEB_EXPOSURE_INCLUDE, value: serviceregistry}
 readinessProbe:
   httpGet: {path: /actuator/health/readiness, port: 8080}`,
-		Patch:  `- {name: MANAGEMENT_ENDPOINTS_WEB_EXPOSURE_INCLUDE, value: "health,serviceregistry"}`,
+		Patch: `env:
+- name: MANAGEMENT_ENDPOINTS_WEB_EXPOSURE_INCLUDE
+  value: serviceregistry,health`,
 		Source: "https://docs.spring.io/spring-boot/reference/actuator/endpoints.html#actuator.endpoints.exposing",
 		check: func(_ *world, l *workload) (found []Finding) {
-			exposed := l.main.settings.get("management.endpoints.web.exposure.include")
-			if !exposed.ok() || exposed.value == "" {
-				return nil // of a list in a file that isn't one scalar nothing is known
-			}
-			ids := strings.FieldsFunc(exposed.value, func(r rune) bool { return r == ',' || r == ' ' })
-			if slices.Contains(ids, "*") || slices.Contains(ids, "health") {
-				return nil
-			}
-			for _, probe := range probes {
-				path := l.main.get(probe, "httpGet", "path").text()
-				if !strings.Contains(path+"/", "/actuator/health/") {
-					continue
+			hook := l.pauseOf(l.main)
+			probe, path := l.probed()
+			for _, b := range l.barriers(l.endpoints()) {
+				harm := fmt.Sprintf("its %s asks for %s and is refused, and no pod gets ready", probe, short(path))
+				if b.endpoint == registryEndpoint {
+					if !slices.ContainsFunc(hook.calls, call.toRegistry) {
+						continue // which the patch of a pause opens
+					}
+					harm = "its hook is refused, and Eureka isn't told"
 				}
-				return []Finding{{File: exposed.file, Line: exposed.line,
-					Message: fmt.Sprintf("container %s exposes %s alone, but its %s asks for %s: that is 404, and no pod gets ready", l.main.name, short(exposed.value), probe, short(path)),
-					Patch:   fmt.Sprintf("%s: \"health,%s\"", exposed.name, strings.Join(ids, ","))}}
+				f := Finding{File: b.at.file, Line: b.at.line, Patch: l.entries(l.opening(b)),
+					Message: fmt.Sprintf("container %s needs its endpoint %s, which %s: %s is %q; %s", l.main.name, b.endpoint, b.fault, b.at.name, short(b.at.value), harm)}
+				if !b.at.ok() {
+					f = l.here(hook.line, fmt.Sprintf("container %s needs its endpoint %s, which nothing here exposes, nor does Spring Boot by itself: unless its jar does, %s", l.main.name, b.endpoint, harm), f.Patch)[0]
+					f.Severity = Warning
+				}
+				found = append(found, f)
 			}
-			return nil
+			return found
 		},
 	}
+}
+
+// registryEndpoint is Spring Cloud's, which has a registry told.
+const registryEndpoint = "serviceregistry"
+
+// endpoints are those of Spring that probes ask for, and that a hook has to call.
+func (l *workload) endpoints() (needed []string) {
+	if probe, _ := l.probed(); probe != "" {
+		needed = append(needed, "health")
+	}
+	if l.registered && clientOf(l.main) != "" || slices.ContainsFunc(l.hookOf(l.main).calls, call.toRegistry) {
+		needed = append(needed, registryEndpoint)
+	}
+	return needed
+}
+
+// probed is a probe that asks the actuator for health, and its path.
+func (l *workload) probed() (probe, path string) {
+	base := "/actuator"
+	if s := l.main.settings.get("management.endpoints.web.base-path"); s.ok() {
+		base = trimmed(s.value)
+	}
+	for _, probe := range probes {
+		if path := l.main.get(probe, "httpGet", "path").text(); strings.Contains(path+"/", base+"/health/") {
+			return probe, path
+		}
+	}
+	return "", ""
+}
+
+// entries are rows for a container's env, with env itself where there is none.
+func (l *workload) entries(rows ...string) string {
+	if !l.main.get("env").ok() && slices.ContainsFunc(rows, func(row string) bool { return strings.HasPrefix(row, "- name") }) {
+		rows = slices.Insert(rows, 0, "env:  # "+ofContainer)
+	}
+	return strings.Join(rows, "\n")
+}
+
+// graceful is what to write, beside a pause, so that the program then finishes what it has in flight.
+func (l *workload) graceful() []string {
+	if s := l.main.settings.get("server.shutdown"); !l.spring || s.ok() && !strings.EqualFold(s.value, "immediate") {
+		return nil
+	}
+	return []string{l.entry("SERVER_SHUTDOWN", "graceful", "before Spring Boot 3.4 it is immediate unless set")}
 }
 
 // probes are the kinds that a container may have.

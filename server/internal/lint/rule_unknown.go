@@ -1,6 +1,10 @@
 package lint
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/eiderhq/eider/window"
+)
 
 func unknownPause() Rule {
 	return Rule{
@@ -22,7 +26,8 @@ show, so that nothing is known of the pause, nor whether the grace period holds 
 			}
 			return l.here(p.line, fmt.Sprintf("the hook of container %s gets %s, and how long that takes to answer isn't said: callers may call the pod for %s",
 				l.main.name, short(l.main.get("lifecycle", "preStop", "httpGet", "path").text()), tell(l.windowOf())),
-				fmt.Sprintf("annotations: {eider.dev/pause: %ds}  # %s, if it waits so long; a sleep if it doesn't wait", wholeSeconds(l.advised()), ofPods)+l.holding(l.main, l.advised()))
+				joined(fmt.Sprintf("annotations: {eider.dev/pause: %ds}  # %s, if it waits so long; a sleep if it doesn't wait", wholeSeconds(l.advised()), ofPods),
+					l.holding(l.main, window.Sum{window.Fixed("pause", l.advised(), "")})))
 		},
 	}
 }

@@ -23,7 +23,7 @@ func Rules() []Rule {
 		noReadiness(), lateReadiness(), allAtOnce(), sidecarLeavesFirst(),
 		loadBalancerDelay(), localTraffic(), notReadyPublished(), eurekaInterval(),
 		shellSwallowsSignal(), hookStops(), immediateShutdown(), targetsNotAwaited(),
-		unreadableAnnotation(), eurekaNotTold(), probeNotExposed(), misplacedKey(), unknownPause(), refusedNumber(),
+		unreadableAnnotation(), eurekaNotTold(), endpointClosed(), misplacedKey(), unknownPause(), refusedNumber(),
 	}
 }
 

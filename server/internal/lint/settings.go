@@ -221,9 +221,16 @@ func (s settings) flatten(prefix string, n node, first, line, depth int) {
 		if at == 0 {
 			at = first + value.line()
 		}
-		s.put(prefix+name, value.text(), at)
+		text := value.text()
+		if value.Node != nil && value.Kind == yaml.SequenceNode && len(value.Content) <= maxItems {
+			text = strings.Join(value.texts(), ",")
+		}
+		s.put(prefix+name, text, at)
 	}
 }
+
+// maxItems bounds the list that is one setting.
+const maxItems = 100
 
 // seconds reads how long a setting says, a bare number being of unit.
 func (s setting) duration(unit time.Duration) (time.Duration, bool) { return duration(s.value, unit) }

@@ -60,6 +60,7 @@ spec: {` + spec + `selector: {app: orders}, ports: [{port: 8080}]}
 
 var (
 	hookLine  = regexp.MustCompile(`(?m)^( *)lifecycle: .*$`)
+	envLine   = regexp.MustCompile(`(?m)^( *env: .*)\]$`)
 	graceLine = regexp.MustCompile(`(?m)^( *)terminationGracePeriodSeconds: .*$`)
 )
 
@@ -96,8 +97,15 @@ func TestAPatchSettlesIt(t *testing.T) {
 }
 
 func apply(text, patch string) string {
+	entry := ""
 	for line := range strings.SplitSeq(patch, "\n") {
 		line, _, _ = strings.Cut(line, "  # ")
+		if name, ok := strings.CutPrefix(line, "- name: "); ok {
+			entry = name
+		}
+		if value, ok := strings.CutPrefix(line, "  value: "); ok && !strings.Contains(text, entry) {
+			text = envLine.ReplaceAllString(text, "${1}, {name: "+entry+", value: \""+value+"\"}]")
+		}
 		line = strings.ReplaceAll(line, "$", "$$")
 		switch {
 		case strings.HasPrefix(line, "lifecycle: "):

@@ -22,6 +22,7 @@ func (r Report) Page(colour bool, width int) string {
 		}
 		return "\x1b[" + hue + "m" + text + "\x1b[0m"
 	}
+	written := map[string]string{} // the rule whose finding in an object has the same to write
 	for _, f := range r.Findings {
 		rule, _ := Find(f.Rule)
 		where := fmt.Sprintf("%s:%d", printable(f.File), f.Line)
@@ -31,8 +32,12 @@ func (r Report) Page(colour bool, width int) string {
 		}
 		fmt.Fprintf(&b, "%s  %s  %s %s%s\n", paint("1", where), paint(hues[f.Severity], string(f.Severity)), f.Rule, rule.Name, object)
 		b.WriteString(set(printable(f.Message), "  ", "  ", width))
-		head := "  write: "
-		for row := range strings.SplitSeq(f.Patch, "\n") {
+		head, patch := "  write: ", f.Patch
+		if as, ok := written[f.Object+"\n"+patch]; ok && patch != "" {
+			patch = "# what " + as + " says"
+		}
+		written[f.Object+"\n"+f.Patch] = f.Rule
+		for row := range strings.SplitSeq(patch, "\n") {
 			if row == "" {
 				continue
 			}

@@ -67,6 +67,7 @@ type container struct {
 	node
 	name, image string
 	settings    layers
+	hook        *pause // once asked for
 }
 
 // join finds what belongs together.
