@@ -78,6 +78,7 @@ func TestTheLongestTimesAreLong(t *testing.T) {
 		}
 	}
 }
+
 // A call whose goroutine stood still between reading the clock and being counted is counted once, and gone when it is settled.
 func TestACallerThatStoodStillIsCountedOnce(t *testing.T) {
 	b := New(Config{SlowLimit: time.Hour})
