@@ -19,4 +19,5 @@ type Timing struct {
 	Before       time.Duration `json:"before_ns,omitzero"`  // for how long callers from before are still waited for
 	Bound        time.Duration `json:"bound_ns"`            // a drain begun now pauses no longer, whoever its callers are
 	Void         []string      `json:"void,omitempty"`      // why a lease that runs out may end nobody of it now, in sentences
+	Refused      []string      `json:"refused,omitempty"`   // why a refused dial may end nobody now, in sentences: then only its lease does
 }

@@ -3,6 +3,7 @@ package ledger
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -139,6 +140,9 @@ func TestMassRefusalsOnlySuspect(t *testing.T) {
 	if w.count(eider.EventMassRefusal) != 1 || len(w.tb.Void()) == 0 {
 		t.Errorf("%d events, void %q", w.count(eider.EventMassRefusal), w.tb.Void())
 	}
+	if now, _ := w.tb.Timing("orders"); !slices.Equal(now.Refused, w.tb.Void()) || len(now.Void) != 0 {
+		t.Errorf("a refusal ends nobody for %q, a lease for %q; want what the node says, and nothing", now.Refused, now.Void)
+	}
 	w.saw(w.tb.Doubt(w.now, w.actor("c").follower, w.departure("orders/5")))
 	w.want("orders/5", eider.Dead, 0)
 	w.want("orders/6", eider.Up, eider.StreamEnded)
@@ -158,6 +162,33 @@ func TestMassRefusalsOnlySuspect(t *testing.T) {
 }
 
 // The caller was faster than the node's own dial.
+// The window of who is killed now isn't that of the one before: it is said as soon as the next refusal ends nobody, and no
+// longer than that is so.
+func TestWhoWouldOnlyBeSuspectIsSaidBefore(t *testing.T) {
+	w := fresh(t)
+	w.fleet(4)
+	for range 100 {
+		w.follow(fmt.Sprint("c", w.streams))
+	}
+	w.advance(2 * time.Second)
+	for killed, said := range []int{0, 0, 1} {
+		if now, _ := w.tb.Timing("orders"); len(now.Refused) != said {
+			t.Errorf("%d are killed, and of the next is said: %q", killed, now.Refused)
+		}
+		w.kill(fmt.Sprint("p", killed))
+		w.advance(time.Second)
+	}
+	w.want("orders/1", eider.Dead, 0)
+	w.want("orders/2", eider.Up, eider.StreamEnded)
+	w.advance(10 * time.Second)
+	if now, _ := w.tb.Timing("orders"); len(now.Refused) != 0 {
+		t.Errorf("ten seconds later: %q", now.Refused)
+	}
+	w.kill("p3")
+	w.advance(time.Second)
+	w.want("orders/3", eider.Dead, 0)
+}
+
 func TestDoubtBeforeTheRefusal(t *testing.T) {
 	w := fresh(t)
 	w.fleet(5)

@@ -267,6 +267,9 @@ func (t *Table) Timing(service string) (eider.Timing, bool) {
 	out, known := t.Steps(service)
 	if known {
 		out.Void = t.voids(service)
+		if t.massive(1) { // the next refusal is the one that counts
+			out.Refused = []string{t.massSentence()}
+		}
 	}
 	return out, known
 }

@@ -191,7 +191,14 @@ func (k *Known) silence() window.Window {
 		VoidWhen: []string{"more instances silent at once than preservation lets go", "the node is away: callers keep their lists"}}
 }
 
+// killed is the window of a process that ends on a host that lives. Where refusals aren't trusted its lease ends it, unless a
+// caller sees the same before.
 func (k *Known) killed() window.Window {
+	if len(k.Timing.Refused) > 0 {
+		w := k.silence()
+		w.Terms[0] = window.Uniform("lease", 0, k.Timing.Lease, fmt.Sprintf("lease = %s; %s", k.Timing.Lease, strings.Join(k.Timing.Refused, "; ")))
+		return w
+	}
 	return window.Window{Terms: window.Sum{window.Uniform("its port refuses", 0, k.Timing.Evidence, "dialled once its stream has ended, for the last time after "+k.Timing.Evidence.String()), k.push()},
 		VoidWhen: []string{"the node can't dial it: its address isn't that of its connection", "many refuse at once: they are suspect, until a caller sees the same"}}
 }

@@ -88,7 +88,17 @@ func TestTheWindowsOfACrash(t *testing.T) {
 	if l = outlook.OfService(k); l.Crash.Void != "" || len(l.Void) != 2 {
 		t.Errorf("what voids others' windows voids this one: %q, of the node %q", l.Crash.Void, l.Void)
 	}
+	k.Timing.Refused = []string{"3 instances refused dials"}
+	if l = outlook.OfService(k); l.Killed.Worst != l.Crash.Worst || l.Killed.Void != "" || l.Killed.Terms[0].Min != 0 || !strings.Contains(l.Killed.Terms[0].Source, "3 instances refused dials") {
+		t.Errorf("a refusal ends nobody now, so that the lease bounds it: %+v", l.Killed)
+	}
 	k.Timing.Void = []string{"preserving orders", "and more"}
+	if l = outlook.OfService(k); l.Killed.Void != l.Crash.Void {
+		t.Errorf("and where none runs out that is void too: %q", l.Killed.Void)
+	}
+	if k.Timing.Refused = nil; outlook.OfService(k).Killed.Void != "" {
+		t.Error("a refusal ends whom the node preserves")
+	}
 	if l = outlook.OfService(k); l.Crash.Void != "preserving orders; and more" || l.Planned.Void != "" {
 		t.Errorf("the node preserves: crash %q, planned %q", l.Crash.Void, l.Planned.Void)
 	}
