@@ -89,7 +89,7 @@ func TestB9AHangHoldsWhatLittlesLawAllows(t *testing.T) {
 		close(hang)
 		synctest.Wait()
 		refused = traffic(t, b, 500, 30*time.Second, takes(50*time.Millisecond))
-		near(t, "the limit when it is well again", float64(b.Snapshot().Limit), 50, 0.6)
+		near(t, "the limit when it is well again", float64(b.Snapshot().Limit), 50, 0.03)
 		if refused != 0 {
 			t.Errorf("%d were turned away when it was well again", refused)
 		}
@@ -119,6 +119,25 @@ func TestASlowDependencyDoesntGetTheRoomItAsksFor(t *testing.T) {
 		traffic(t, b, 500, time.Minute, takes(2*time.Second))
 		if got := b.Snapshot().Limit; got < 50 || got > 110 {
 			t.Errorf("a minute after it became slow the limit is %d, want 50 to 100", got)
+		}
+	})
+}
+
+// What comes back after a hang came back well, and says nothing of how long a healthy call takes.
+func TestSlowCallsArentHealthy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			limit time.Duration
+			known bool
+		}{{0, false}, {-1, true}, {12 * time.Second, true}, {time.Second, false}} {
+			b := bulkhead.New(bulkhead.Config{SlowLimit: c.limit})
+			for range 30 {
+				go func() { _ = b.Do(ctx, func(context.Context) error { waitBubble(11 * time.Second); return nil }) }()
+			}
+			waitBubble(12 * time.Second)
+			if s := b.Snapshot(); s.Latency > 0 != c.known {
+				t.Errorf("SlowLimit %s: W of calls of 11s is %s", c.limit, s.Latency)
+			}
 		}
 	})
 }

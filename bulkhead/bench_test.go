@@ -2,6 +2,7 @@ package bulkhead_test
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 
@@ -66,6 +67,18 @@ func BenchmarkAcquireReleaseParallel(b *testing.B) {
 			if s, err := h.Acquire(ctx); err == nil {
 				s.Release(true)
 			}
+		}
+	})
+}
+
+// Many more goroutines than processors, and fewer slots than goroutines.
+func BenchmarkDo64Goroutines(b *testing.B) {
+	h := bulkhead.New(bulkhead.Config{Limit: 48})
+	b.SetParallelism(64 / runtime.GOMAXPROCS(0))
+	b.ReportAllocs()
+	b.RunParallel(func(p *testing.PB) {
+		for p.Next() {
+			_ = h.Do(ctx, nothing)
 		}
 	})
 }

@@ -98,8 +98,8 @@ func (b *Bulkhead) leave(p pass, healthy bool) {
 		b.tally.late.Add(1)
 		return
 	}
-	if healthy {
-		b.went.Add(oneWent + uint64(max(b.now()-p.at, 0)+500)/1000<<wentBits)
+	if took := b.now() - p.at; healthy && took <= int64(b.set.SlowLimit) {
+		b.went.Add(oneWent + uint64(took+500)/1000<<wentBits)
 	} else {
 		b.ill.Add(1)
 	}
@@ -156,8 +156,17 @@ func (b *Bulkhead) sweep(now int64) {
 
 func (b *Bulkhead) now() int64 { return int64(time.Since(b.base)) }
 
-// Do makes the call if there is room, and returns its error, or a [*Full]. A call that returns no error is a healthy
-// one, whose time is learnt. However it ends, by a panic and by runtime.Goexit too, its room is given back. A context
+// Admits tells whether a call would be admitted now, without taking room: for choosing among targets.
+func (b *Bulkhead) Admits() bool {
+	if now := b.now(); now >= b.due.Load() {
+		b.look(now)
+	}
+	s := b.state.Load()
+	return s&someWait == 0 && int64(s&flyMask) < b.limit.Load()
+}
+
+// Do makes the call if there is room, and returns its error, or a [*Full]. A call that returns no error within
+// SlowLimit is a healthy one, whose time is learnt. However it ends, by a panic and by runtime.Goexit too, its room is given back. A context
 // that is done already isn't worth a call: its error is returned.
 func (b *Bulkhead) Do(ctx context.Context, f func(context.Context) error) error {
 	if err := ctx.Err(); err != nil {
@@ -218,8 +227,8 @@ func (b *Bulkhead) Acquire(ctx context.Context) (Slot, error) {
 	return Slot{b: b, mark: m, turn: m.turn.Load(), pass: p}, nil
 }
 
-// Release gives the room back. A healthy call is one that came back by itself, well, and in good time: how long it took is
-// learnt. Every way out must come here once; a second time, by any copy, does nothing, and nor does one after the
+// Release gives the room back. A healthy call is one that came back by itself, and well: unless that took longer than
+// SlowLimit, how long it took is learnt. Every way out must come here once; a second time, by any copy, does nothing, and nor does one after the
 // lease.
 func (s Slot) Release(healthy bool) {
 	if s.b == nil {

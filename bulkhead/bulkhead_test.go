@@ -37,6 +37,9 @@ func TestAdmitsUpToTheLimitAndSaysWhyNot(t *testing.T) {
 	b := bulkhead.New(bulkhead.Config{Name: "payments", Limit: 2})
 	first := acquire(t, b)
 	acquire(t, b)
+	if b.Admits() {
+		t.Error("two of two are in flight, and it would admit one more")
+	}
 	_, err := b.Acquire(ctx)
 	var full *bulkhead.Full
 	if !errors.Is(err, bulkhead.ErrFull) || !errors.As(err, &full) {
@@ -51,6 +54,9 @@ func TestAdmitsUpToTheLimitAndSaysWhyNot(t *testing.T) {
 		}
 	}
 	first.Release(true)
+	if !b.Admits() {
+		t.Error("there is room for one more, and it wouldn't admit him")
+	}
 	acquire(t, b)
 	if s := b.Snapshot(); s.Admitted != 3 || s.Refused != 1 || s.InFlight != 2 {
 		t.Errorf("%+v, want 3 admitted, 1 refused, 2 in flight", s)

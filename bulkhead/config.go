@@ -18,6 +18,10 @@ type Config struct {
 	Max      int     // nor ever more; 0 means 1000. Say what you can spare: the share of your pool, or of the target's, at most
 	Headroom float64 // what λ·W is multiplied with, 1 to 100; 0 means 2. More forgives bursts and slow answers, and lends more to a hang
 
+	// SlowLimit is what a healthy call takes at most: how long one took that took longer isn't learnt, however it ended. 0
+	// means 10s, as a breaker's; below 0: any. A service whose calls are longer than that, by their nature, has to say so.
+	SlowLimit time.Duration
+
 	Wait       time.Duration // how long a call waits for room, first come, first served; 0: not at all. It comes on top of latency
 	MaxWaiting int           // calls that wait at a time; 0 means as many as the limit. The next is turned away at once
 
@@ -34,6 +38,7 @@ const (
 	firstLimit   = 50
 	usualMin     = 10
 	usualMax     = 1000
+	usualSlow    = 10 * time.Second
 	usualLease   = 2 * time.Minute
 	leastLease   = 15 * time.Millisecond
 	mostHeadroom = 100
@@ -80,6 +85,9 @@ func (c Config) settle() Config {
 		c.Headroom = 2
 	}
 	c.Headroom = min(max(c.Headroom, 1), mostHeadroom)
+	if c.SlowLimit = orElse(c.SlowLimit, usualSlow); c.SlowLimit < 0 {
+		c.SlowLimit = math.MaxInt64
+	}
 	c.Wait = max(c.Wait, 0)
 	switch {
 	case c.Lease < 0:

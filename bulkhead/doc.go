@@ -25,13 +25,13 @@
 //	          └─────────────────┴──────────────────► time
 //
 // λ counts calls that come, also those that are turned away: a bulkhead that learnt from what it admits would starve
-// by its own limit. It follows upwards within a second and downwards by half in thirty, so that it lies a little above
-// the mean: about one and a quarter standard deviations of what comes in a quarter of a second.
+// by its own limit. It is the greater of two means, of which one comes half way to what is new in two seconds, the other
+// in thirty: upwards λ follows soon, downwards it takes its time.
 //
 // W is the mean over healthy calls of the last ten seconds or so of traffic. The mean, since that is what the law is
 // about: with one call in ten at 500 ms and the others at 5, the median would turn away four fifths of what is well.
-// Healthy calls alone, and of a quarter of a second in which most calls were: calls that hang don't come back, and those that
-// come back when the hang ends are few beside those that were remembered. And slowly upwards: once it has been known
+// Healthy calls alone, and of a quarter of a second in which most calls were: calls that hang don't come back, or when the
+// hang ends, after SlowLimit. And slowly upwards: once it has been known
 // for thirty seconds, W at most doubles in a minute, so that a dependency that answers everything ten times as slowly
 // doesn't get ten times the room. Downwards it follows at once.
 //

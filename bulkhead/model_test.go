@@ -96,7 +96,7 @@ func besideBubble(limit int, script []int) string {
 				s.released = true
 			}
 		case 3:
-			time.Sleep([]time.Duration{1, time.Second - 1, time.Second, 5 * time.Second, 17 * time.Second, time.Hour}[word/4%6])
+			time.Sleep([]time.Duration{1, time.Second - 1, time.Second, 14 * time.Second, 15 * time.Second, time.Hour}[word/4%6])
 		}
 		m.look(time.Since(origin))
 		got := b.Snapshot()

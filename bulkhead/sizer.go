@@ -10,11 +10,13 @@ import (
 type sizer struct {
 	least, most, headroom float64
 
-	rate    float64 // λ, calls a second
+	rate    float64 // λ, calls a second: the greater of two means
 	latency float64 // W, seconds
 	known   bool    // enough was seen for both
 	age     float64 // seconds that were learnt from since then
 	limit   float64
+
+	quick, steady float64 // λ, of the last seconds and of the last minute
 
 	calls, spent float64 // healthy calls that are remembered, and the seconds that they took
 	came, within float64 // until known: calls that came, and in how many seconds
@@ -35,7 +37,7 @@ const (
 	enough    = 10.0  // healthy calls that are needed to begin with
 	longest   = 1.0   // seconds that a sample counts for at most: an idle night is no evidence of a low rate
 	memory    = 10.0  // seconds in which half of the calls that W is the mean of are forgotten
-	rateUp    = 1.0   // seconds in which λ comes half way up to what was seen …
+	rateUp    = 2.0   // seconds in which λ comes half way up to what was seen …
 	rateDown  = 30.0  // … and down
 	settling  = 30.0  // seconds of learning, after which W is known well enough to doubt what is new
 	doubling  = 60.0  // seconds in which W may double then
@@ -56,18 +58,17 @@ func (z *sizer) learn(s sample) bool {
 	mean, rate := z.spent/z.calls, float64(s.came)/s.took
 	switch {
 	case z.known:
-		half := rateDown
-		if rate > z.rate {
-			half = rateUp
-		}
-		z.rate += (rate - z.rate) * (1 - math.Exp2(-d/half))
+		z.quick += (rate - z.quick) * (1 - math.Exp2(-d/rateUp))
+		z.steady += (rate - z.steady) * (1 - math.Exp2(-d/rateDown))
+		z.rate = max(z.quick, z.steady)
 		if z.age += d; z.age > settling {
 			mean = min(mean, z.latency*math.Exp2(d/doubling))
 		}
 		z.latency = mean
 	default:
 		z.came, z.within = z.came+float64(s.came), z.within+s.took
-		z.rate, z.latency = z.came/z.within, mean
+		z.quick = z.came / z.within
+		z.rate, z.steady, z.latency = z.quick, z.quick, mean
 		z.known = z.calls >= enough
 	}
 	if z.known {

@@ -2,6 +2,7 @@ package bulkhead
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -38,4 +39,30 @@ func TestLawsOfTheSizer(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Calls come unevenly, by chance. λ is read off nearly as it is all the same, and follows upwards sooner than down.
+func TestRateIsReadOffNoise(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	z := sizer{least: 10, most: 1000, headroom: 2, limit: 50}
+	see := func(rate float64, seconds int) {
+		for range 4 * seconds {
+			mean := rate / 4
+			came := uint64(max(math.Round(mean+math.Sqrt(mean)*rnd.NormFloat64()), 1)) // Poisson's, nearly
+			z.learn(sample{took: 0.25, came: came, healthy: came, spent: float64(came) * 0.05})
+		}
+	}
+	see(500, 60)
+	if z.rate < 490 || z.rate > 530 {
+		t.Errorf("500/s by chance are read as %v", z.rate)
+	}
+	see(1000, 4)
+	if z.rate < 840 {
+		t.Errorf("four seconds after it doubled λ is %v", z.rate)
+	}
+	see(1000, 60)
+	see(500, 15)
+	if z.rate < 700 || z.rate > 850 {
+		t.Errorf("fifteen seconds after it halved λ is %v", z.rate)
+	}
 }
