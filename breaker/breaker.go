@@ -104,15 +104,16 @@ func (p Permit) Settle(o Outcome) {
 	if e == nil {
 		return
 	}
-	if o == Success && e.quick(p) {
-		return
+	if o != Success || !e.quick(p) {
+		e.b.settle(p, o)
+	} else if e.watch.Load() { // looked at once it is counted: who begins to watch counts afterwards
+		e.b.look(e)
 	}
-	e.b.settle(p, o)
 }
 
-// quick counts a success that nothing depends on, without a lock.
+// quick counts a success without a lock.
 func (e *era) quick(p Permit) bool {
-	if p.Trial() || e.watch.Load() {
+	if p.Trial() {
 		return false
 	}
 	if e.timed && p.trial != begun {

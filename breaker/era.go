@@ -175,10 +175,9 @@ func (e *era) judge(total uint64, now int64) {
 	c := e.window().counts(total)
 	set := &e.b.set
 	fails, slows := c.failures(), c.slows()
+	waits := false
 	switch {
 	case fails == 0 && slows == 0:
-		e.watchFor(false)
-		return
 	case set.consecutive > 0 && e.run >= uint32(set.consecutive):
 		e.b.broken(e, RuleConsecutive, uint64(e.run), uint64(e.run), now)
 	case reaches(fails, c.total, set.failRate, set.failMin):
@@ -189,14 +188,21 @@ func (e *era) judge(total uint64, now int64) {
 			rule = RuleHanging
 		}
 		e.b.broken(e, rule, slows, c.total, now)
+	default:
+		waits = fails > 0 && c.total < uint64(set.failMin) || slows > 0 && c.total < uint64(set.slowMin)
 	}
-	e.watchFor(fails > 0 && c.total < uint64(set.failMin) || slows > 0 && c.total < uint64(set.slowMin))
+	if e.watchFor(waits) {
+		e.judge(e.total(), now) // the success that it waits for may have come meanwhile, and seen no watch
+	}
 }
 
-func (e *era) watchFor(on bool) {
-	if e.watch.Load() != on { // a store costs much more, and other cores their cache line
-		e.watch.Store(on)
+// watchFor tells whether it has just been switched on.
+func (e *era) watchFor(on bool) bool {
+	if e.watch.Load() == on { // a store costs much more, and other cores their cache line
+		return false
 	}
+	e.watch.Store(on)
+	return on
 }
 
 func (e *era) judgeWith(o Outcome, total uint64, now int64) {

@@ -111,6 +111,16 @@ func (b *Breaker) turn(e *era, now int64) {
 	}
 }
 
+// look is for a success that a rule may have waited for.
+func (b *Breaker) look(e *era) {
+	now := b.now()
+	b.lock.Lock()
+	defer b.unlock()
+	if b.era.Load() == e {
+		e.judge(e.total(), now)
+	}
+}
+
 // advance moves on whatever time moves by itself.
 func (b *Breaker) advance(now int64) {
 	e := b.era.Load()

@@ -89,3 +89,23 @@ func TestACallerThatStoodStillIsCountedOnce(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// The rule waits for ten outcomes. However the last two meet, whoever is the tenth has it opened.
+func TestTheOutcomeThatARuleWaitsForIsNeverMissed(t *testing.T) {
+	for _, c := range []Config{{SlowLimit: -1}, {}} {
+		for i := range 5_000 {
+			b := New(c)
+			settle(t, b, 8, Success)
+			b.set.failRate = 0.1
+			p, _ := b.Allow()
+			q, _ := b.Allow()
+			var wg sync.WaitGroup
+			wg.Go(func() { p.Settle(Failure) })
+			q.Settle(Success)
+			wg.Wait()
+			if b.State() != Open {
+				t.Fatalf("the %dth time ten outcomes with a failure left it %v", i, b.State())
+			}
+		}
+	}
+}
