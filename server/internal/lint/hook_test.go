@@ -107,7 +107,11 @@ func TestTheHookTells(t *testing.T) {
 			t.Fatal(err)
 		}
 		words := node{root}.get("lifecycle", "preStop", "exec", "command").texts()
-		out, err := exec.Command(words[0], words[1:]...).CombinedOutput()
+		patient := strings.NewReplacer("--max-time 5 ", "--max-time 600 ", "timeout 5 ", "timeout 600 ").Replace(words[2]) // on a machine that is busy
+		if patient == words[2] {
+			t.Errorf("nothing bounds the call: %s", words)
+		}
+		out, err := exec.Command(words[0], words[1], patient).CombinedOutput()
 		server.Close()
 		const want = `POST /actuator/serviceregistry application/json {"status":"OUT_OF_SERVICE"}`
 		if err != nil || len(got) != 1 || got[0] != want {

@@ -172,7 +172,8 @@ func hookNeedsShell() Rule {
 		Title: "the hook runs a program that the image may not have",
 		Why: `A preStop of exec runs a program of the image. In one without a shell or without sleep it fails, SIGTERM follows at
 once, and nothing but an event FailedPreStopHook tells: 7 to 31 requests were lost in a restart that seemed to have a
-pause. preStop.sleep (on by default since Kubernetes 1.30) is done by the kubelet and needs nothing.`,
+pause. preStop.sleep (on by default since Kubernetes 1.30) is done by the kubelet and needs nothing. A hook that has to call
+something needs what calls: Alpine has wget and no curl, Debian's slim images neither, Temurin's since Java 22 only wget.`,
 		Example: `containers:
 - name: orders
   image: gcr.io/distroless/java21-debian12
@@ -195,6 +196,8 @@ pause. preStop.sleep (on by default since Kubernetes 1.30) is done by the kubele
 					message = fmt.Sprintf("has a hook that runs %s, which the image %s lacks by its name: the hook fails and SIGTERM comes at once", p.needs, short(c.image))
 				case slices.ContainsFunc(p.calls, func(call call) bool { return lacks(c, call.program) }):
 					message = fmt.Sprintf("has a hook that runs %s, which the image %s lacks: nobody is called", p.calls[0].program, short(c.image))
+				case alpine.MatchString(c.image) && slices.ContainsFunc(p.calls, func(call call) bool { return call.program == "curl" }):
+					message, severity = fmt.Sprintf("has a hook that runs curl; Alpine, on which the image %s stands by its name, has wget and no curl, unless somebody has put it in", short(c.image)), Note
 				case p.leans() && shellOf(c) == unknown && !slices.ContainsFunc(p.calls, call.toRegistry): // what tells a registry has to run something
 					message, severity = fmt.Sprintf("has a hook that runs %s; whether the image %s has it can't be told from here", p.needs, short(c.image)), Note
 				default:
