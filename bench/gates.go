@@ -20,7 +20,7 @@ type Gate struct {
 
 // Gates are all of them. What they hold Eider to stands in docs/benchmarks.md.
 func Gates() []Gate {
-	return []Gate{
+	return append([]Gate{
 		{"fan-out: a change until the last caller picks by it / raw gRPC", 1.2, fanOut},
 		{"fan-out: the same / etcd until the last watcher has it", 1, besideEtcd},
 		{"fan-out: the same with every acknowledgement / raw gRPC without", 1.7, acknowledged},
@@ -36,7 +36,7 @@ func Gates() []Gate {
 		{"ledger: bytes an instance with three pairs of metadata / 1.5 KiB", 1, instanceBytes},
 		{"ledger: a renewal at 100,000 instances / at 1,000", flat, renewFlat},
 		{"ledger: a record applied at 100,000 instances / at 1,000", flat, applyFlat},
-	}
+	}, breakerGates()...)
 }
 
 // Result is what a gate measured.
@@ -69,6 +69,9 @@ func (f Figure) String() string {
 		}
 		return d.String()
 	case "bytes":
+		if f.Value < 4096 {
+			return fmt.Sprintf("%.0f bytes", f.Value)
+		}
 		return fmt.Sprintf("%.1f KiB", f.Value/1024)
 	}
 	return fmt.Sprintf("%.1f %s", f.Value, f.Unit)

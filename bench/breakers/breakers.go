@@ -58,7 +58,7 @@ type Subject struct {
 
 // Subjects are all, the floors first.
 func Subjects() []Subject {
-	return slices.Concat(floors(), peers())
+	return slices.Concat(floors(), eiders(), peers())
 }
 
 // Knows says whether the subject has such a path.
