@@ -58,7 +58,12 @@ func Judge(ctx context.Context, err error, took, limit time.Duration, classify f
 }
 
 // A rejection says so of itself, so that a breaker knows those of every guard before the call, whoever wrote it.
+type rejection interface {
+	error
+	Rejection() bool
+}
+
 func isRejection(err error) bool {
-	var r interface{ Rejection() bool }
-	return errors.As(err, &r) && r.Rejection()
+	r, ok := errors.AsType[rejection](err) // errors.As allocates what it fills
+	return ok && r.Rejection()
 }

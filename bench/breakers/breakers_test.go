@@ -94,3 +94,31 @@ func TestSubjectsTakeTurns(t *testing.T) {
 		}
 	}
 }
+
+// What speed depends on is measured by the gates; what a call allocates and a breaker holds is the same on every machine.
+func TestEiderAllocatesNothing(t *testing.T) {
+	held(t, "allocations a call")
+}
+
+func TestABreakerIsSmall(t *testing.T) {
+	held(t, "bytes of one")
+	held(t, "goroutines of one")
+}
+
+func held(t *testing.T, part string) {
+	t.Helper()
+	for _, p := range Promises() {
+		if !strings.Contains(p.Name, part) {
+			continue
+		}
+		r, err := p.Measure(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Eider > p.Most*r.Peer {
+			t.Errorf("%s: %g %s, at most %g: %s", p.Name, r.Eider, r.Unit, p.Most*r.Peer, r.Note)
+		}
+		return
+	}
+	t.Fatalf("no promise says %q", part)
+}

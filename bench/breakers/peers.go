@@ -26,11 +26,11 @@ func peers() []Subject {
 	})
 }
 
-// keepEach fills a slice with breakers that have seen more calls than their window holds.
+// keepEach fills a slice with breakers that have seen as many calls as their window holds.
 func keepEach(into []any, one func() (any, calls)) {
 	for i := range into {
 		b, c := one()
-		c(2*window, Mixed.every())
+		c(window, Mixed.every())
 		into[i] = b
 	}
 }
@@ -157,7 +157,7 @@ func keepKitex(into []any) {
 	panel := newPanel(Open)
 	into[0] = panel
 	for i := range into {
-		paneled(panel, "orders/"+strconv.Itoa(i))(2*window, Mixed.every())
+		paneled(panel, "orders/"+strconv.Itoa(i))(window, Mixed.every())
 	}
 }
 

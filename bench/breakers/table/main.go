@@ -15,12 +15,14 @@ import (
 	"github.com/eiderhq/eider/bench/breakers"
 )
 
+var paths = []breakers.Path{breakers.Success, breakers.Mixed, breakers.Open}
+
 // weighed is how many breakers are made to know what one holds.
 const weighed = 10_000
 
 func main() {
 	only := flag.String("only", "", "only subjects whose name contains one of these, separated by commas")
-	rounds := flag.Int("rounds", 200, "counted turns of each subject on each path and stage")
+	rounds := flag.Int("rounds", 100, "counted turns of each subject on each path and stage")
 	flag.Parse()
 	subjects := slices.DeleteFunc(breakers.Subjects(), func(s breakers.Subject) bool {
 		return !slices.ContainsFunc(strings.Split(*only, ","), func(part string) bool { return strings.Contains(s.Name, part) })
@@ -35,13 +37,13 @@ func main() {
 	}
 }
 
-// speed prints a row a subject, and in each cell the least, the median, and the median of processor time.
+// speed prints a table a stage: a row a subject, and in each cell the least, the median, and the median of processor time.
 func speed(subjects []breakers.Subject, rounds int) error {
-	rows := map[string][]string{}
-	head := []string{"ns a call: least / median / processor"}
 	for _, stage := range breakers.Stages() {
-		for _, path := range []breakers.Path{breakers.Success, breakers.Mixed, breakers.Open} {
-			head = append(head, path.String()+", "+stage.Name)
+		rows := map[string][]string{}
+		head := []string{stage.Name}
+		for _, path := range paths {
+			head = append(head, path.String())
 			known := slices.DeleteFunc(slices.Clone(subjects), func(s breakers.Subject) bool { return !s.Knows(path) })
 			took, err := breakers.Measure(known, path, stage, rounds)
 			if err != nil {
@@ -55,23 +57,21 @@ func speed(subjects []breakers.Subject, rounds int) error {
 				rows[s.Name] = append(rows[s.Name], cell)
 			}
 		}
-	}
-	row(head)
-	row(slices.Repeat([]string{"---"}, len(head)))
-	for _, s := range subjects {
-		row(append([]string{s.Name}, rows[s.Name]...))
+		table(head)
+		for _, s := range subjects {
+			row(append([]string{s.Name}, rows[s.Name]...))
+		}
+		fmt.Println()
 	}
 	return nil
 }
 
 // weight prints what calls allocate and what a breaker holds.
 func weight(subjects []breakers.Subject) error {
-	fmt.Println()
-	row([]string{"bytes, allocations a call", "success", "mixed", "open", "bytes of a breaker", "goroutines of one"})
-	row(slices.Repeat([]string{"---"}, 6))
+	table([]string{"bytes, allocations a call", "success", "mixed", "open", "bytes of a breaker", "goroutines of one"})
 	for _, s := range subjects {
 		cells := []string{s.Name}
-		for _, path := range []breakers.Path{breakers.Success, breakers.Mixed, breakers.Open} {
+		for _, path := range paths {
 			if !s.Knows(path) {
 				cells = append(cells, "–")
 				continue
@@ -83,13 +83,18 @@ func weight(subjects []breakers.Subject) error {
 			cells = append(cells, fmt.Sprintf("%.0f, %.1f", bytes, n))
 		}
 		if bytes, goroutines, ok := breakers.Weight(s, weighed); ok {
-			cells = append(cells, fmt.Sprintf("%.0f", bytes), fmt.Sprintf("%.4f", goroutines))
+			cells = append(cells, fmt.Sprintf("%.0f", bytes), fmt.Sprintf("%.0f", goroutines))
 		} else {
 			cells = append(cells, "–", "–")
 		}
 		row(cells)
 	}
 	return nil
+}
+
+func table(head []string) {
+	row(head)
+	row(slices.Repeat([]string{"---"}, len(head)))
 }
 
 func row(cells []string) { fmt.Println("| " + strings.Join(cells, " | ") + " |") }
