@@ -9,10 +9,10 @@ import (
 
 // little is what a rate of requests means, by Little's law, and for a window.
 type little struct {
-	PerSecond float64         `json:"requests_per_second"`
+	PerSecond outlook.Rate    `json:"requests_per_second"`
 	Latency   outlook.Seconds `json:"latency_s"`
-	InFlight  float64         `json:"in_flight"`
-	Failing   float64         `json:"in_flight_when_failing_fast"` // in a tenth of the latency
+	InFlight  outlook.Rate    `json:"in_flight"`
+	Failing   outlook.Rate    `json:"in_flight_when_failing_fast"` // in a tenth of the latency
 	Pool      int             `json:"pool,omitempty"`
 	FillsIn   outlook.Seconds `json:"fills_in_s,omitempty"` // when all requests hang
 	Gone      *toTheGone      `json:"to_the_departed,omitempty"`
@@ -20,23 +20,23 @@ type little struct {
 
 // toTheGone is how many requests go to departed instances until the last caller knows, if they are spread evenly.
 type toTheGone struct {
-	PlannedMean float64 `json:"planned_mean"`
-	PlannedMost float64 `json:"planned_worst"`
-	CrashMean   float64 `json:"crash_mean"`
-	CrashMost   float64 `json:"crash_worst"`
+	PlannedMean outlook.Rate `json:"planned_mean"`
+	PlannedMost outlook.Rate `json:"planned_worst"`
+	CrashMean   outlook.Rate `json:"crash_mean"`
+	CrashMost   outlook.Rate `json:"crash_worst"`
 }
 
 func littleOf(p window.Pool, o *outlook.Outlook) little {
-	l := little{PerSecond: p.PerSecond, Latency: outlook.Seconds(p.Latency), InFlight: p.InFlight(), Failing: p.At(p.Latency / 10).InFlight(), Pool: p.Size}
+	l := little{PerSecond: outlook.Rate(p.PerSecond), Latency: outlook.Seconds(p.Latency), InFlight: outlook.Rate(p.InFlight()), Failing: outlook.Rate(p.At(p.Latency / 10).InFlight()), Pool: p.Size}
 	if p.Size > 0 {
 		l.FillsIn = outlook.Seconds(p.FillsIn())
 	}
 	if o == nil {
 		return l
 	}
-	one := p.PerSecond / float64(o.Fleet.Instances) / 1e9
-	lost := one * float64(o.Fleet.Lost)
-	l.Gone = &toTheGone{one * float64(o.Planned.Mean), one * float64(o.Planned.Worst), lost * float64(o.Crash.Mean), lost * float64(o.Crash.Worst)}
+	one := outlook.Rate(p.PerSecond) / outlook.Rate(o.Fleet.Instances) / 1e9
+	lost := one * outlook.Rate(o.Fleet.Lost)
+	l.Gone = &toTheGone{one * outlook.Rate(o.Planned.Mean), one * outlook.Rate(o.Planned.Worst), lost * outlook.Rate(o.Crash.Mean), lost * outlook.Rate(o.Crash.Worst)}
 	return l
 }
 

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -265,6 +266,17 @@ func TestNothingSteersATerminalOrAPage(t *testing.T) {
 	}
 	if text := picture([]outlook.Outlook{o}); strings.Contains(text, "<script>") || strings.Contains(text, "<b>") {
 		t.Errorf("markup passes: %s", text)
+	}
+}
+
+// TestNoDigitsOfArithmetic: of a number in JSON only what is meant is written, in each preset and beside Little's law.
+func TestNoDigitsOfArithmetic(t *testing.T) {
+	noise := regexp.MustCompile(`[0-9]\.[0-9]{7,}|[0-9]e[-+0-9]+[0-9]*\.[0-9]{6,}`)
+	for _, p := range window.Presets() {
+		out, err := place{}.run("--preset " + p.Name + " --rps 333.3 --latency 17ms --pool 200 --json")
+		if found := noise.FindString(out); err != nil || found != "" {
+			t.Errorf("eider window --preset %s writes %s (%v)", p.Name, found, err)
+		}
 	}
 }
 

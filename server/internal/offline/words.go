@@ -58,7 +58,8 @@ func decimal(f float64, places int) string {
 }
 
 // rate writes how often a thing happens: 1,234, 56, 3.3, 0.02, 0.
-func rate(f float64) string {
+func rate[N ~float64](n N) string {
+	f := float64(n)
 	switch {
 	case f == 0:
 		return "0"

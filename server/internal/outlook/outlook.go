@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/eiderhq/eider/window"
@@ -14,9 +16,18 @@ import (
 // Seconds is a duration that is written as a number of seconds.
 type Seconds time.Duration
 
-// MarshalJSON writes 95.5 for 95.5 s.
+// MarshalJSON writes 95.5 for 95.5 s: to the microsecond, but for what is shorter than a millisecond. It is written from
+// whole nanoseconds, which are exact; as a float 1.86 s would be 1.8599999999999999.
 func (s Seconds) MarshalJSON() ([]byte, error) {
-	return json.Marshal(time.Duration(s).Seconds())
+	d := time.Duration(s)
+	if d.Abs() >= time.Millisecond {
+		d = d.Round(time.Microsecond) // saturates
+	}
+	text := strings.TrimRight(fmt.Sprintf("%d.%09d", d/time.Second, (d%time.Second).Abs()), "0")
+	if d < 0 && d > -time.Second {
+		text = "-" + text
+	}
+	return []byte(strings.TrimSuffix(text, ".")), nil
 }
 
 // UnmarshalJSON reads a number of seconds.
@@ -30,6 +41,28 @@ func (s *Seconds) UnmarshalJSON(text []byte) error {
 		return nil
 	}
 	return fmt.Errorf("%s s are longer than a duration may be", text)
+}
+
+// Rate is how often a thing happens, or how many there are of it. It is written to six digits, whole ones all: what is
+// beyond them is arithmetic's.
+type Rate float64
+
+// MarshalJSON writes 0.333333 for a third.
+func (r Rate) MarshalJSON() ([]byte, error) {
+	f, err := strconv.ParseFloat(strconv.FormatFloat(float64(r), 'g', digitsOf(float64(r)), 64), 64)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(f)
+}
+
+// digitsOf is how many digits of a number are written: six, and one behind the point where more are before it.
+func digitsOf(f float64) int {
+	whole := 0
+	for f = math.Abs(f); f >= 1 && whole < 300; f /= 10 {
+		whole++
+	}
+	return max(6, whole+1)
 }
 
 // Outlook is the window of one system, with one choice of settings.
@@ -85,10 +118,10 @@ type Advice struct {
 
 // Load is what the settings cost.
 type Load struct {
-	Reads          float64 `json:"reads_per_second"`
-	Beats          float64 `json:"beats_per_second"`
-	FalseEvictions float64 `json:"false_evictions_per_day"`
-	Assumed        string  `json:"assumed"`
+	Reads          Rate   `json:"reads_per_second"`
+	Beats          Rate   `json:"beats_per_second"`
+	FalseEvictions Rate   `json:"false_evictions_per_day"`
+	Assumed        string `json:"assumed"`
 }
 
 // Setting is one that the window was derived from.
@@ -146,7 +179,7 @@ func terms(s window.Sum) []Term {
 }
 
 func loadOf(l window.Load) Load {
-	return Load{l.ReadsPerSecond, l.BeatsPerSecond, l.FalseEvictionsPerDay, l.Assumed}
+	return Load{Rate(l.ReadsPerSecond), Rate(l.BeatsPerSecond), Rate(l.FalseEvictionsPerDay), l.Assumed}
 }
 
 // Add writes trades down beside the window that they would change.

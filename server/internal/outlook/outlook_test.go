@@ -62,6 +62,26 @@ func TestAnEmptyWindowIsAList(t *testing.T) {
 	}
 }
 
+// A number is written as it is meant, without the last digits of arithmetic in binary: 1.86 s aren't 1.8599999999999999.
+func TestNumbersAreWrittenAsTheyAreMeant(t *testing.T) {
+	for d, want := range map[time.Duration]string{0: "0", 95500 * time.Millisecond: "95.5", 1860 * time.Millisecond: "1.86", 1555 * time.Millisecond: "1.555", 335 * time.Second: "335",
+		-1500 * time.Millisecond: "-1.5", 305 * time.Millisecond: "0.305", time.Nanosecond: "0.000000001", 999_999: "0.000999999", 12_345_678: "0.012346", time.Second + 499: "1", time.Second + 500: "1.000001",
+		time.Hour + 2: "3600", 8 * time.Hour: "28800", math.MaxInt64: "9223372036.854775807", math.MinInt64: "-9223372036.854775808"} {
+		if text, err := json.Marshal(Seconds(d)); err != nil || string(text) != want {
+			t.Errorf("%d ns are written %s, want %s (%v)", d, text, want, err)
+		}
+	}
+	for f, want := range map[Rate]string{0: "0", 1.0 / 3: "0.333333", 5.0 / 3: "1.66667", 0.12002000333388899: "0.12002", 25: "25", 16750: "16750", 1234567.8: "1234567.8", 1e-9: "1e-9", 0.1 + 0.2: "0.3", 95.50000000000001: "95.5"} {
+		text, err := json.Marshal(f)
+		if err != nil || string(text) != want {
+			t.Errorf("%v is written %s, want %s (%v)", float64(f), text, want, err)
+		}
+	}
+	if _, err := json.Marshal(Rate(math.Inf(1))); err == nil {
+		t.Error("what is no number is written as one")
+	}
+}
+
 func TestSecondsThatNoDurationHolds(t *testing.T) {
 	for text, want := range map[string]Seconds{"0.001": Seconds(time.Millisecond), "-2": Seconds(-2 * time.Second), "1e300": 0, `"5s"`: 0} {
 		var s Seconds
