@@ -142,6 +142,46 @@ func TestSlowCallsArentHealthy(t *testing.T) {
 	})
 }
 
+// What says nothing of the dependency doesn't keep a bulkhead from learning of the rest, however much of it there is.
+func TestWhatSaysNothingIsCountedAsNothing(t *testing.T) {
+	full := bulkhead.New(bulkhead.Config{Limit: 1})
+	acquire(t, full)
+	for _, way := range []struct {
+		name   string
+		call   func(b *bulkhead.Bulkhead)
+		learns bool
+	}{
+		{"failed", func(b *bulkhead.Bulkhead) { _ = b.Do(ctx, func(context.Context) error { return errors.New("no") }) }, false},
+		{"released as failed", func(b *bulkhead.Bulkhead) { s, _ := b.Acquire(ctx); s.Release(false) }, false},
+		{"forgotten", func(b *bulkhead.Bulkhead) { s, _ := b.Acquire(ctx); s.Forget() }, true},
+		{"turned away by another", func(b *bulkhead.Bulkhead) {
+			_ = b.Do(ctx, func(ctx context.Context) error { return full.Do(ctx, nothing) })
+		}, true},
+		{"cancelled", func(b *bulkhead.Bulkhead) {
+			mine, cancel := context.WithCancel(ctx)
+			_, _ = bulkhead.Call(mine, b, func(ctx context.Context) (int, error) { cancel(); return 0, ctx.Err() })
+		}, true},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := bulkhead.New(bulkhead.Config{})
+				for range 20 {
+					if err := b.Do(ctx, func(context.Context) error { waitBubble(10 * time.Millisecond); return nil }); err != nil {
+						t.Fatal(err)
+					}
+					way.call(b)
+					way.call(b)
+				}
+				waitBubble(time.Second)
+				inFlight(t, b, 0)
+				if s := b.Snapshot(); s.Latency > 0 != way.learns {
+					t.Errorf("%+v, want W known: %t", s, way.learns)
+				}
+			})
+		})
+	}
+}
+
 // One call in ten takes a hundred times as long as the others: a median would turn most of them away.
 func TestLatencyIsTheMean(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

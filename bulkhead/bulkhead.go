@@ -2,6 +2,7 @@ package bulkhead
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,6 +81,7 @@ func (b *Bulkhead) enter(ctx context.Context) (pass, error) {
 	now := b.now()
 	if now >= b.due.Load() {
 		b.look(now)
+		b.deliver()
 	}
 	for {
 		s := b.state.Load()
@@ -92,15 +94,29 @@ func (b *Bulkhead) enter(ctx context.Context) (pass, error) {
 	}
 }
 
+// verdict is what a call says of its dependency.
+type verdict uint8
+
+const (
+	ill verdict = iota // also of one that panicked: nobody says anything else
+	healthy
+	neither
+)
+
 // leave gives back what a call holds, unless that has been taken back.
-func (b *Bulkhead) leave(p pass, healthy bool) {
+func (b *Bulkhead) leave(p pass, v verdict) {
 	if !b.ring.out(p.epoch) {
 		b.tally.late.Add(1)
 		return
 	}
-	if took := b.now() - p.at; healthy && took <= int64(b.set.SlowLimit) {
-		b.went.Add(oneWent + uint64(took+500)/1000<<wentBits)
-	} else {
+	switch v {
+	case healthy:
+		if took := b.now() - p.at; took <= int64(b.set.SlowLimit) {
+			b.went.Add(oneWent + uint64(took+500)/1000<<wentBits)
+			break
+		}
+		fallthrough
+	case ill:
 		b.ill.Add(1)
 	}
 	b.free(1)
@@ -145,7 +161,6 @@ func (b *Bulkhead) look(now int64) {
 	}
 	b.sweep(now)
 	b.learn(now)
-	b.deliver()
 }
 
 func (b *Bulkhead) sweep(now int64) {
@@ -156,18 +171,25 @@ func (b *Bulkhead) sweep(now int64) {
 
 func (b *Bulkhead) now() int64 { return int64(time.Since(b.base)) }
 
-// Admits tells whether a call would be admitted now, without taking room: for choosing among targets.
+// Admits tells whether a call would be admitted now, without taking room: for choosing among targets. It calls nobody, so
+// it may be asked under a lock.
 func (b *Bulkhead) Admits() bool {
-	if now := b.now(); now >= b.due.Load() {
-		b.look(now)
+	if b.roomy() {
+		return true
 	}
+	b.sweep(b.now()) // who asks first and calls then must not be kept away by what is over
+	return b.roomy()
+}
+
+func (b *Bulkhead) roomy() bool {
 	s := b.state.Load()
 	return s&someWait == 0 && int64(s&flyMask) < b.limit.Load()
 }
 
-// Do makes the call if there is room, and returns its error, or a [*Full]. A call that returns no error within
-// SlowLimit is a healthy one, whose time is learnt. However it ends, by a panic and by runtime.Goexit too, its room is given back. A context
-// that is done already isn't worth a call: its error is returned.
+// Do makes the call if there is room, and returns its error, or a [*Full]. A call that returns no error within SlowLimit
+// is a healthy one, whose time is learnt; one that its caller cancelled, or that another guard turned away, says nothing.
+// However it ends, by a panic and by runtime.Goexit too, its room is given back. A context that is done already isn't
+// worth a call: its error is returned.
 func (b *Bulkhead) Do(ctx context.Context, f func(context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -176,10 +198,10 @@ func (b *Bulkhead) Do(ctx context.Context, f func(context.Context) error) error 
 	if err != nil {
 		return err
 	}
-	healthy := false
-	defer func() { b.leave(p, healthy) }()
+	said := ill
+	defer func() { b.leave(p, said) }()
 	err = f(ctx)
-	healthy = err == nil
+	said = judge(ctx, err)
 	return err
 }
 
@@ -193,11 +215,22 @@ func Call[T any](ctx context.Context, b *Bulkhead, f func(context.Context) (T, e
 	if err != nil {
 		return none, err
 	}
-	healthy := false
-	defer func() { b.leave(p, healthy) }()
+	said := ill
+	defer func() { b.leave(p, said) }()
 	v, err := f(ctx)
-	healthy = err == nil
+	said = judge(ctx, err)
 	return v, err
+}
+
+func judge(ctx context.Context, err error) verdict {
+	if err == nil {
+		return healthy
+	}
+	var r interface{ Rejection() bool }
+	if ctx.Err() == context.Canceled || errors.As(err, &r) && r.Rejection() {
+		return neither
+	}
+	return ill
 }
 
 // Slot is the room for one call, for those who can't say with a function where it ends: an answer's body is read
@@ -228,9 +261,21 @@ func (b *Bulkhead) Acquire(ctx context.Context) (Slot, error) {
 }
 
 // Release gives the room back. A healthy call is one that came back by itself, and well: unless that took longer than
-// SlowLimit, how long it took is learnt. Every way out must come here once; a second time, by any copy, does nothing, and nor does one after the
-// lease.
-func (s Slot) Release(healthy bool) {
+// SlowLimit, how long it took is learnt. Every way out must come here, or to Forget, once; a second time, by any copy, does
+// nothing, and nor does one after the lease.
+func (s Slot) Release(well bool) {
+	if well {
+		s.settle(healthy)
+	} else {
+		s.settle(ill)
+	}
+}
+
+// Forget gives the room back of a call that says nothing of the dependency: its caller cancelled it, another one was
+// quicker, or it wasn't made after all.
+func (s Slot) Forget() { s.settle(neither) }
+
+func (s Slot) settle(v verdict) {
 	if s.b == nil {
 		return
 	}
@@ -239,5 +284,5 @@ func (s Slot) Release(healthy bool) {
 		return
 	}
 	s.b.marks.Put(s.mark)
-	s.b.leave(s.pass, healthy)
+	s.b.leave(s.pass, v)
 }

@@ -53,6 +53,10 @@ func TestAdmitsUpToTheLimitAndSaysWhyNot(t *testing.T) {
 			t.Errorf("%q doesn't say %q", err, part)
 		}
 	}
+	var guard interface{ Rejection() bool } // how a breaker knows
+	if !errors.As(err, &guard) || !guard.Rejection() {
+		t.Error("a breaker would count it")
+	}
 	first.Release(true)
 	if !b.Admits() {
 		t.Error("there is room for one more, and it wouldn't admit him")

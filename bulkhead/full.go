@@ -10,8 +10,8 @@ import (
 // ErrFull is what errors.Is finds in every [*Full].
 var ErrFull = errors.New("bulkhead is full")
 
-// Full tells that a call found no room: it was not made, whoever it was for. It says nothing of the dependency that a
-// breaker should count. Errors of one moment are one value: read it, don't change it.
+// Full tells that a call found no room: it was not made, and says nothing of the dependency. Errors of one moment are one
+// value: read it, don't change it.
 type Full struct {
 	Name     string
 	Limit    int           // calls at once
@@ -48,6 +48,9 @@ func (f *Full) Error() string {
 // Is finds ErrFull.
 func (f *Full) Is(target error) bool { return target == ErrFull }
 
+// Rejection tells every guard before the call that the dependency never saw it: a breaker counts it as nothing.
+func (f *Full) Rejection() bool { return true }
+
 // Unwrap returns the context's error that ended the wait.
 func (f *Full) Unwrap() error { return f.Err }
 
@@ -63,7 +66,7 @@ func (b *Bulkhead) refuse(waited int64, why error) error {
 		Name: b.set.Name, Limit: limit, InFlight: int(b.state.Load() & flyMask), Waiting: waiting,
 		Waited: time.Duration(waited), Auto: b.set.Limit == 0,
 		Rate: math.Float64frombits(b.rate.Load()), Latency: time.Duration(b.took.Load()),
-		Retry: time.Duration(b.comeBack.Load() * int64(limit+waiting) / int64(limit)), Err: why,
+		Retry: time.Duration(float64(b.comeBack.Load()) * float64(limit+waiting) / float64(limit)), Err: why,
 	}
 	one := why == nil && waited == 0 // and not all errors can be compared
 	if last := b.full.Load(); one && last != nil && *last == f {

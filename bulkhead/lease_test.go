@@ -81,6 +81,32 @@ func TestAWaiterGetsASlotWhoseLeaseEnds(t *testing.T) {
 	})
 }
 
+// Who is asked first and called then is not kept away for ever by what leaked; nobody is told of it under the lock of who asks.
+func TestAdmitsAndSnapshotLookAfterLeasesAndCallNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := 0
+		b := bulkhead.New(bulkhead.Config{Limit: 1, OnEvent: func(bulkhead.Event) { told++ }})
+		for range 2 {
+			acquire(t, b)
+			if b.Admits() {
+				t.Error("one of one is in flight, and it would admit one more")
+			}
+			told = 0
+			time.Sleep(3 * time.Minute)
+			if !b.Admits() || b.Snapshot().InFlight != 0 {
+				t.Error("what leaked keeps everybody away")
+			}
+			if told != 0 {
+				t.Error("who asked had to tell")
+			}
+		}
+		acquire(t, b).Release(true)
+		if told == 0 {
+			t.Error("nobody was told")
+		}
+	})
+}
+
 // A call that hangs in Do for ever doesn't block for ever, and the bulkhead isn't confused when it comes back.
 func TestK1ACallThatNeverReturnsBlocksNothingForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

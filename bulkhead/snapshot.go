@@ -28,7 +28,8 @@ type Snapshot struct {
 // Needed is L = λ·W, how many calls are in flight at once when all is well; 0: not known yet.
 func (s Snapshot) Needed() float64 { return s.Rate * s.Latency.Seconds() }
 
-// Snapshot tells what it does now. It also takes back what is due, so that a bulkhead that nobody calls is shown as it is.
+// Snapshot tells what it does now. It also takes back what is due, so that a bulkhead that nobody calls is shown as it is; to
+// tell OnEvent of that is left to the next call.
 func (b *Bulkhead) Snapshot() Snapshot {
 	b.look(b.now())
 	s := Snapshot{
