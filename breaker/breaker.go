@@ -48,21 +48,25 @@ func (b *Breaker) Allow() (Permit, error) {
 			if !e.timed {
 				return Permit{era: e}, nil
 			}
-			now := b.now()
-			if now < e.next.Load() {
+			now, same := b.now(), true
+			if now >= e.next.Load() {
+				now, same = b.turn(e)
+			}
+			if same {
 				return Permit{era: e, start: now, epoch: e.fly.in(e.epoch.Load())}, nil
 			}
-			b.turn(e, now)
 		case Ramping:
-			now := b.now()
+			now, same := b.now(), true
 			if now >= e.next.Load() {
-				b.turn(e, now)
-				continue
+				now, same = b.turn(e)
 			}
-			if !e.ramps(now) {
+			switch {
+			case !same:
+			case State(e.state.Load()) == Ramping && !e.ramps(now):
 				return b.reject(e)
+			default:
+				return e.permit(now), nil
 			}
-			return e.permit(now), nil
 		case ForcedClosed:
 			return Permit{}, nil
 		case ForcedOpen:

@@ -102,13 +102,17 @@ func (e *era) markOf(p Permit, o Outcome, now int64) (m mark) {
 	return m
 }
 
-// turn is for a call that finds that the era must be turned before it can be let through.
-func (b *Breaker) turn(e *era, now int64) {
+// turn is for a call that finds that the era must be turned before it can be let through. It returns the time of that,
+// and whether the era is still there: who then looked at the clock again would find, where the limit is short and many
+// wait for the lock, that it must be turned again, and never get on.
+func (b *Breaker) turn(e *era) (now int64, same bool) {
 	b.lock.Lock()
 	defer b.unlock()
+	now = b.now()
 	if b.era.Load() == e {
 		e.turn(now)
 	}
+	return now, b.era.Load() == e
 }
 
 // look is for a success that a rule may have waited for.
