@@ -29,6 +29,7 @@ const (
 	chunk    = 10 * time.Microsecond  // about how long a caller doesn't look whether it is over
 	together = 0.9                    // the least share of a turn in which all callers are at it
 	patience = 20                     // turns for one that counts
+	renewed  = 5                      // turns with one and the same breaker: what it shares a cache line with is chance
 )
 
 // Figures is what a call took, in nanoseconds.
@@ -43,12 +44,10 @@ func Measure(subjects []Subject, p Path, s Stage, rounds int) ([]Figures, error)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(s.Procs))
 	lanes := make([]lane, len(subjects))
 	for i, subject := range subjects {
-		l, done, err := newLane(subject, p, s)
-		if err != nil {
+		if err := lanes[i].open(subject, p, s); err != nil {
 			return nil, err
 		}
-		defer done()
-		lanes[i] = l
+		defer lanes[i].close()
 	}
 	for round := 0; round < rounds*patience; round++ {
 		behind := false
@@ -78,40 +77,59 @@ func Measure(subjects []Subject, p Path, s Stage, rounds int) ([]Figures, error)
 
 // lane is a subject's side of the turns.
 type lane struct {
-	path  Path
-	stage Stage
-	calls calls
-	base  time.Time
-	all   unix.CPUSet
-	chunk int // calls of a chunk
-	walls []float64
-	cpus  []float64
+	subject Subject
+	path    Path
+	stage   Stage
+	base    time.Time
+	all     unix.CPUSet
+	calls   calls
+	done    func()
+	turns   int
+	chunk   int // calls of a chunk
+	walls   []float64
+	cpus    []float64
 }
 
-func newLane(subject Subject, p Path, s Stage) (lane, func(), error) {
-	c, done, err := subject.ready(p)
-	if err != nil {
-		return lane{}, nil, err
+func (l *lane) open(subject Subject, p Path, s Stage) (err error) {
+	*l = lane{subject: subject, path: p, stage: s, base: time.Now(), done: func() {}, chunk: 10}
+	if l.all, err = processors(); err != nil {
+		return err
 	}
-	all, err := processors()
-	if err != nil {
-		done()
-		return lane{}, nil, err
+	if err = l.renew(); err != nil {
+		return err
 	}
-	l := lane{path: p, stage: s, calls: c, base: time.Now(), all: all, chunk: 10}
 	for l.chunk < 10_000 {
 		start := time.Now()
-		c(l.chunk, p.every())
+		l.calls(l.chunk, p.every())
 		if time.Since(start) >= chunk {
 			break
 		}
 		l.chunk *= 2
 	}
-	return l, done, nil
+	return nil
+}
+
+func (l *lane) renew() error {
+	l.close()
+	c, done, err := l.subject.ready(l.path)
+	if err == nil {
+		l.calls, l.done = c, done
+	}
+	return err
+}
+
+func (l *lane) close() {
+	l.done()
+	l.done = func() {}
 }
 
 // round is one turn.
 func (l *lane) round() error {
+	if l.turns++; l.turns%renewed == 0 {
+		if err := l.renew(); err != nil {
+			return err
+		}
+	}
 	if l.stage.Callers > l.stage.Procs {
 		return l.crowd()
 	}

@@ -23,12 +23,13 @@ const weighed = 10_000
 func main() {
 	only := flag.String("only", "", "only subjects whose name contains one of these, separated by commas")
 	rounds := flag.Int("rounds", 100, "counted turns of each subject on each path and stage")
+	stage := flag.String("stage", "", "only stages whose name contains this, and no allocations: serial, two Ps, 64 goroutines")
 	flag.Parse()
 	subjects := slices.DeleteFunc(breakers.Subjects(), func(s breakers.Subject) bool {
 		return !slices.ContainsFunc(strings.Split(*only, ","), func(part string) bool { return strings.Contains(s.Name, part) })
 	})
-	err := speed(subjects, *rounds)
-	if err == nil {
+	err := speed(subjects, *stage, *rounds)
+	if err == nil && *stage == "" {
 		err = weight(subjects)
 	}
 	if err != nil {
@@ -38,8 +39,11 @@ func main() {
 }
 
 // speed prints a table a stage: a row a subject, and in each cell the least, the median, and the median of processor time.
-func speed(subjects []breakers.Subject, rounds int) error {
+func speed(subjects []breakers.Subject, only string, rounds int) error {
 	for _, stage := range breakers.Stages() {
+		if !strings.Contains(stage.Name, only) {
+			continue
+		}
 		rows := map[string][]string{}
 		head := []string{stage.Name}
 		for _, path := range paths {
