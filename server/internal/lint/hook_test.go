@@ -44,11 +44,14 @@ func env(text string, entries ...string) string {
 func loaded(t *testing.T, text string) *workload {
 	t.Helper()
 	w := read([]Source{{"x", []byte(text)}}, Options{})
-	w.join()
-	if len(w.faults) > 0 || len(w.workloads) != 1 {
-		t.Fatalf("%v: %d workloads of\n%s", w.faults, len(w.workloads), text)
+	n := 0
+	for range w.workloads() {
+		n++
 	}
-	return w.workloads[0]
+	if len(w.faults) > 0 || n != 1 {
+		t.Fatalf("%v: %d workloads of\n%s", w.faults, n, text)
+	}
+	return first(w)
 }
 
 // TestOnePasteIsEnough: all that is printed, written where it says that it goes, leaves nothing to find, whatever of it was
