@@ -39,7 +39,7 @@ type Error struct {
 	Op         string        // what was tried: "register orders/1"
 	Kind       Kind          // what can be done about it
 	Err        error         // why, in a sentence that says what to do next
-	RetryAfter time.Duration // for Limited: when to come back; 0 means with the usual backoff
+	RetryAfter time.Duration // for Limited, and for Unavailable where breakers reject: when to come back; 0 means with the usual backoff
 }
 
 // Error writes operation and cause.

@@ -39,7 +39,9 @@
 //
 // # What counts against an instance
 //
-// A refused dial sets it aside at once, two failures in a row do (see package roster). An answer is a success,
-// whatever its status. The caller's own cancel says nothing, nor does the caller's deadline if it left the try less
-// than [Transport.Slow].
+// Each instance has a breaker in each Transport (see package roster). A refused dial opens it at once, two failures in a row
+// do, and so does half of the last 20 requests failing, or their answers being slow to begin, those that are still waited for
+// included. An answer is a success unless [Transport.Failed] says otherwise (502, 503, 504), and a failure if its body breaks
+// off. The caller's own cancel says nothing, nor does the caller's deadline if it left the try less than [Transport.Slow].
+// An answer's body may take as long as it likes, and so may the answer to a long poll ([Transport.Waits]).
 package eiderhttp

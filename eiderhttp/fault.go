@@ -219,7 +219,7 @@ func (y *try) callerEnded() error {
 // callerVerdict tells what the caller's giving up shows about the instance: a hang-up nothing, a deadline that it
 // fell silent, if it had time enough to speak.
 func (y *try) callerVerdict() roster.Outcome {
-	if y.callerEnded() == context.DeadlineExceeded && time.Since(y.begun) >= y.in.t.slow() {
+	if !y.waits && y.callerEnded() == context.DeadlineExceeded && time.Since(y.begun) >= y.in.t.slow() {
 		return roster.Failure
 	}
 	return roster.Neutral

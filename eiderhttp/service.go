@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/breaker"
 	"github.com/eiderhq/eider/internal/tries"
 	"github.com/eiderhq/eider/meter"
 	"github.com/eiderhq/eider/retry"
@@ -24,6 +25,7 @@ type service struct {
 	warm   atomic.Bool    // a view has come: picks no longer wait
 
 	unrepeatable roster.Excluded // nobody, and no trial
+	waiting      roster.Excluded // the same for a request that waits for its answer
 }
 
 // take picks an instance, bounding the wait for the first view.
@@ -53,14 +55,15 @@ func (s *service) send(req *http.Request, port string, span *span) (*http.Respon
 		return nil, abandon(req, &eider.Error{Kind: eider.Unavailable, Err: err})
 	}
 	s.budget.Attempt(now)
-	choice, err := s.take(ctx, s.first(req))
+	waits := s.t.waits(req)
+	choice, err := s.take(ctx, s.first(req, waits))
 	if err != nil {
 		return nil, abandon(req, err)
 	}
 	body := newBody(req)
 	span.try(choice.Instance(), choice.Trial())
 	s.counts.Tried("")
-	resp, flt := s.try(req, body, port, choice, now, span)
+	resp, flt := s.try(req, body, port, choice, now, span, waits)
 	if flt == nil {
 		body.handOver()
 		return resp, nil
@@ -68,7 +71,7 @@ func (s *service) send(req *http.Request, port string, span *span) (*http.Respon
 	if body == nil {
 		body = lentBody(req)
 	}
-	c := &call{service: s, req: req, body: body, port: port, span: span}
+	c := &call{service: s, req: req, body: body, port: port, span: span, not: roster.Excluded{Waits: waits}}
 	return c.again(flt)
 }
 
@@ -94,7 +97,7 @@ func (c *call) again(flt *fault) (*http.Response, error) {
 		c.span.try(choice.Instance(), choice.Trial())
 		c.counts.Tried(flt.cause.String())
 		var resp *http.Response
-		resp, flt = c.try(c.req, c.body, c.port, choice, time.Now(), c.span)
+		resp, flt = c.try(c.req, c.body, c.port, choice, time.Now(), c.span, c.not.Waits)
 		if flt == nil {
 			c.body.handOver()
 			return resp, nil
@@ -121,15 +124,15 @@ func (c *call) next(flt *fault) (choice roster.Choice, why error) {
 	}
 	c.not.Add(flt.instance.Incarnation)
 	choice, err := c.take(c.req.Context(), &c.not)
-	if err != nil && flt.fresh && eider.KindOf(err) == eider.NoInstance {
+	if err != nil && flt.fresh && (eider.KindOf(err) == eider.NoInstance || errors.Is(err, breaker.ErrRejected)) {
 		// Nobody else is there, and it was a connection that failed, not the instance: it gets a new one.
 		flt.in.closeIdle()
-		choice, err = c.take(c.req.Context(), &c.unrepeatable)
+		choice, err = c.take(c.req.Context(), &roster.Excluded{Unrepeatable: true, Waits: c.not.Waits})
 	}
-	if err != nil && c.req.Context().Err() == nil {
+	if err != nil && c.req.Context().Err() == nil && eider.KindOf(err) == eider.NoInstance {
 		return choice, tries.ErrAlone
 	}
-	return choice, err
+	return choice, err // the caller has ended, or breakers reject: it says whose and until when
 }
 
 // end gives the caller what there is: an answer that no other instance could better, or an error that names every try.
@@ -143,5 +146,9 @@ func (c *call) end(flt *fault, why error) (*http.Response, error) {
 	if errors.Is(why, tries.ErrFinal) && c.tried.Len() == 1 {
 		return nil, failure(c.req, flt.kind, flt.Failed)
 	}
-	return nil, failure(c.req, flt.kind, c.tried.End(why))
+	e := failure(c.req, flt.kind, c.tried.End(why))
+	if rejected, ok := errors.AsType[*eider.Error](why); ok {
+		e.RetryAfter = rejected.RetryAfter
+	}
+	return nil, e
 }

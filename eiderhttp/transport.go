@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/breaker"
 	"github.com/eiderhq/eider/registry"
 	"github.com/eiderhq/eider/retry"
 	"github.com/eiderhq/eider/roster"
@@ -45,7 +46,33 @@ type Transport struct {
 	TryTimeout     time.Duration // 0 means none. Bounds one try from the pick to the answer's header, whatever else does
 	ViewTimeout    time.Duration // 0 means 10s; below 0 none. How long a request waits for the first view of its service
 	Tries          int           // 0 means 3; 1 means no retries. In all, per request; up to 16 refused dials don't count
-	Slow           time.Duration // 0 means 1s. The caller's deadline counts against an instance that had at least this; a trial of a hung one is given three times as long
+
+	// Slow is how long an instance may take before somebody else's opinion of its silence counts: the caller's deadline
+	// counts against it if it had at least Slow; a trial of a hung one is given three times as long; and an answer's
+	// header that takes ten times Slow, and 10s at least, is slow although nobody has given up (Breaker.SlowLimit says
+	// otherwise). 0 means 1s: a service whose reports take 3s opens no breaker, a caller that gives them 2s does. Below 0:
+	// any deadline counts.
+	Slow time.Duration
+
+	// Breaker has the rules of the circuit breaker that each instance has in this Transport; the zero value is the house's,
+	// as roster.Config.Breaker says. What counts is the answer's header: how long it takes, and whether Failed says that
+	// it is a failure. A body may take as long as it likes, and counts as a failure if it breaks off.
+	Breaker breaker.Config
+
+	// NoBreakers leaves out no instance for what its answers have shown. It saves half a microsecond a request.
+	NoBreakers bool
+
+	// NoFloor lets breakers leave out every instance, so that requests fail at once: see roster.Config.NoFloor.
+	NoFloor bool
+
+	// Failed tells which answers count against the instance. It doesn't change what is sent again: an answer is the
+	// caller's, whatever its status. nil means 502, 503 and 504, by which a server or what stands before it says that it
+	// can't serve. 500 isn't among them, as it may be the request's fault, and 429 says something of the caller.
+	Failed func(*http.Response) bool
+
+	// Waits tells which requests are meant to wait for their answer: long polls. However long they do, the instance isn't
+	// slow, and their deadline says nothing. nil means those with a wait preference (RFC 7240): Prefer: wait=30.
+	Waits func(*http.Request) bool
 
 	// RetryRatio is the share of first attempts of the last 10 s, per service, that may be retried where the table
 	// above says so. 0 means 0.2, and 10 a second in any case; below 0 means none.
@@ -161,9 +188,9 @@ func (t *Transport) service(name string) (*service, error) {
 	if len(next) >= MaxServices {
 		return nil, eider.Errorf(eider.Limited, "", "this Transport already follows %d services, the most it does; bound its hosts by Transport.Services", MaxServices)
 	}
-	svc := &service{t: t, name: name, unrepeatable: roster.Excluded{Unrepeatable: true}, budget: retry.Budget{Ratio: t.RetryRatio, MinPerSecond: min(t.RetryRatio, 0)}}
+	svc := &service{t: t, name: name, unrepeatable: roster.Excluded{Unrepeatable: true}, waiting: roster.Excluded{Unrepeatable: true, NoTrial: true, Waits: true}, budget: retry.Budget{Ratio: t.RetryRatio, MinPerSecond: min(t.RetryRatio, 0)}}
 	svc.counts = t.Registry.Meter().Service(name)
-	svc.roster = roster.Config{Companion: svc.companion}.Follow(t.Registry, name)
+	svc.roster = t.following(svc.companion).Follow(t.Registry, name)
 	next[name] = svc
 	t.services.Store(&next)
 	return svc, nil
@@ -224,20 +251,6 @@ func (t *Transport) tries() int {
 	}
 	return 3
 }
-
-// repeatable tells whether a request may be sent again though it may have been processed.
-func (t *Transport) repeatable(req *http.Request) bool {
-	if t.Repeatable != nil {
-		return t.Repeatable(req)
-	}
-	switch req.Method {
-	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
-		return true
-	}
-	return len(req.Header["Idempotency-Key"]) > 0 || len(req.Header["X-Idempotency-Key"]) > 0
-}
-
-func (t *Transport) slow() time.Duration { return orDefault(t.Slow, time.Second) }
 
 // orDefault returns d, the default if d is 0, and 0 (none) if d is below.
 func orDefault(d, def time.Duration) time.Duration {

@@ -13,7 +13,10 @@ import (
 const trialSlow = 3
 
 // first says what the pick of a request's first try has to mind.
-func (s *service) first(req *http.Request) *roster.Excluded {
+func (s *service) first(req *http.Request, waits bool) *roster.Excluded {
+	if waits {
+		return &s.waiting
+	}
 	if s.roster.TrialWaits() && s.t.tries() > 1 && s.t.repeatable(req) && (!hasBody(req) || req.GetBody != nil) {
 		return nil
 	}

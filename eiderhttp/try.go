@@ -41,6 +41,7 @@ type try struct {
 	http2  bool        // it is sent by HTTP/2, as far as is known before there is a connection
 	bodied bool        // it was sent with a body, if only an empty one
 	brief  bool        // it is a trial, and can be sent again
+	waits  bool        // it is meant to wait for its answer
 
 	mu       sync.Mutex  // guards what follows, which hooks and timers write
 	attempts int         // that net/http began
@@ -99,10 +100,10 @@ var (
 )
 
 // try sends a request to the chosen instance.
-func (s *service) try(req *http.Request, body *body, port string, choice roster.Choice, now time.Time, span *span) (*http.Response, *fault) {
+func (s *service) try(req *http.Request, body *body, port string, choice roster.Choice, now time.Time, span *span, waits bool) (*http.Response, *fault) {
 	in := choice.Companion().(*instance)
 	//lint:ignore SA1019 whoever still sets Cancel is heard
-	y := &try{Context: req.Context(), in: in, choice: choice, begun: now, hangUp: req.Cancel, brief: choice.Trial() && s.t.repeatable(req)}
+	y := &try{Context: req.Context(), in: in, choice: choice, begun: now, hangUp: req.Cancel, waits: waits, brief: choice.Trial() && s.t.repeatable(req)}
 	in.inFlight.Add(1)
 	rt := in.transport()
 	logical := in.logical(port)
@@ -260,8 +261,13 @@ func (y *try) stop() {
 
 // answered takes the header of an answer.
 func (y *try) answered(req *http.Request, resp *http.Response, span *span) (*http.Response, *fault) {
+	misdirected := resp.StatusCode == http.StatusMisdirectedRequest
 	// Here and not at the first byte: the header follows at once, and until then the pick only holds up letting go.
-	y.choice.Answered()
+	if misdirected || y.in.t.failed(resp) {
+		y.choice.Failed()
+	} else {
+		y.choice.Answered()
+	}
 	if said := resp.Header["Eider-Leaving"]; len(said) == 1 {
 		if incarnation, err := eider.ParseIncarnation(said[0]); err == nil {
 			y.choice.Leaving(incarnation)
@@ -270,7 +276,7 @@ func (y *try) answered(req *http.Request, resp *http.Response, span *span) (*htt
 	resp.Request = req
 	y.answer = answer{ReadCloser: resp.Body, y: y, verdict: roster.Success}
 	var flt *fault
-	if resp.StatusCode == http.StatusMisdirectedRequest {
+	if misdirected {
 		y.answer.verdict = roster.Failure
 		flt = y.misdirected(resp)
 	} else {

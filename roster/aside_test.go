@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/breaker"
 )
 
 // trials picks while the instance is aside and returns how many of the picks met it.
@@ -107,7 +108,8 @@ func TestU2TheTimeDoublesUpToHalfAMinute(t *testing.T) {
 	})
 }
 
-// TestK1ATrialThatNeverEndsReturns, and K2: one that says nothing is offered again at once.
+// TestK1ATrialThatNeverEndsReturns: when its time is over it has failed, so that there is another one, twice as long
+// later; and K2: one that says nothing is offered again at once.
 func TestK1ATrialThatNeverEndsReturns(t *testing.T) {
 	inWorld(t, Config{}, "", func(t *testing.T, w *world) {
 		w.push("a UP", "b UP")
@@ -120,6 +122,10 @@ func TestK1ATrialThatNeverEndsReturns(t *testing.T) {
 			t.Fatalf("%d picks beside the trial, want 0", n)
 		}
 		w.wait(1)
+		if n := trials(w, "a"); n != 0 {
+			t.Fatalf("%d picks when the trial's time is over, want 0: it hangs", n)
+		}
+		w.wait(2 * time.Second)
 		again := w.take()
 		w.want("a second trial", again.Instance().ID, "a")
 		lost.Done(Neutral)
@@ -198,8 +204,8 @@ func TestK18ALeavingInstanceIsNeverCountedAsFailing(t *testing.T) {
 			t.Fatalf("told upstream: %v", w.src.doubts)
 		}
 		w.push("a DRAINING", "b UP")
-		if m := w.members[0]; m.trialAt.Load() != 0 || m.fails.Load() != 0 {
-			t.Fatalf("a is counted as failing: %d, aside until %d", m.fails.Load(), m.trialAt.Load())
+		if s := w.members[0].guard.Load().Snapshot(); s.State != breaker.Closed || s.Failures != 0 {
+			t.Fatalf("a is counted as failing: %+v", s)
 		}
 	})
 }
@@ -294,7 +300,7 @@ func TestPickLearnsFromTheError(t *testing.T) {
 			if row.end != nil {
 				row.end(cancel)
 			}
-			if got := outcome(ctx, row.err, time.Since(began)); got != row.want {
+			if got := outcome(ctx, row.err, time.Since(began), time.Second); got != row.want {
 				t.Errorf("%s: outcome %d, want %d", row.name, got, row.want)
 			}
 		})
@@ -305,7 +311,7 @@ func TestPickLearnsFromTheError(t *testing.T) {
 			defer cancel()
 			began := time.Now()
 			<-ctx.Done()
-			if got := outcome(ctx, ctx.Err(), time.Since(began)); got != want {
+			if got := outcome(ctx, ctx.Err(), time.Since(began), time.Second); got != want {
 				t.Errorf("K11: a deadline after %s: outcome %d, want %d", after, got, want)
 			}
 		})

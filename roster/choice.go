@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/breaker"
 )
 
 // Choice is one pick. It is a value; it must be ended by Done, exactly once. From its first method
@@ -17,12 +18,15 @@ import (
 //	   │  └─Answered─► answered ──Wrote──────────► free
 //	   └──────── Done, from anywhere ────────────► free, and no longer in flight
 type Choice struct {
-	r     *Roster
-	m     *member
-	in    *eider.Instance
-	trial int64  // above 0: the trial of an instance set aside, and its end; or trialAsked
-	round uint32 // of the set-aside, when picked
-	state uint32 // flags, and the tick of Wrote
+	r  *Roster
+	m  *member
+	in *eider.Instance
+
+	permit breaker.Permit // of the instance's breaker; zero: it wasn't asked
+	stage  uint32         // what has become of the permit
+	state  uint32         // flags, and the tick of Wrote
+	asked  bool           // it is a trial that the registry has asked for
+	waits  bool           // it may wait for its answer
 }
 
 const (
@@ -48,6 +52,9 @@ func (c *Choice) Wrote() {
 	if c.m == nil || atomic.LoadUint32(&c.state)&(isWritten|isDone) != 0 {
 		return
 	}
+	if c.waits {
+		c.begin()
+	}
 	t := tickOf(c.r.now())
 	c.m.wrote(t) // before it leaves the word: for a moment counted twice, never not at all
 	for {
@@ -66,14 +73,33 @@ func (c *Choice) Wrote() {
 	}
 }
 
-// Answered tells that the first byte of the answer has come: from now on the pick no longer holds up letting go, if
-// it is written too.
+// Answered tells that the answer has begun to come: from now on the pick no longer holds up letting go, if it is written
+// too, and however long the rest takes, the instance isn't slow. A trial has gone well.
 func (c *Choice) Answered() {
+	if c.m == nil {
+		return
+	}
+	s := atomic.OrUint32(&c.state, isAnswered)
+	if s&(isAnswered|isDone) == 0 && s&isWritten != 0 {
+		c.wake(c.m.unwrote(s >> stateBits))
+	}
+	c.begin()
+}
+
+// Failed tells that the answer has come, and says itself that the instance failed: a gateway's 502. That is the pick's
+// outcome, whatever Done is told of the rest.
+func (c *Choice) Failed() {
 	if c.m == nil {
 		return
 	}
 	if s := atomic.OrUint32(&c.state, isAnswered); s&(isAnswered|isDone) == 0 && s&isWritten != 0 {
 		c.wake(c.m.unwrote(s >> stateBits))
+	}
+	for _, g := range []uint32{owed, begun} {
+		if atomic.CompareAndSwapUint32(&c.stage, g, spent) {
+			c.permit.Settle(c.r.failed(c.m, Failure))
+			return
+		}
 	}
 }
 
@@ -92,8 +118,8 @@ type Outcome uint8
 const (
 	Neutral Outcome = iota // says nothing about the instance: the caller's own cancel, a rejection
 	Success                // it answered
-	Failure                // it failed: two in a row set it aside
-	Refusal                // the dial was refused: sets it aside at once, and is told upstream
+	Failure                // it failed: by the rules of its breaker, two in a row open it
+	Refusal                // the dial was refused: opens its breaker at once, and is told upstream
 )
 
 // Done ends the pick.
@@ -133,6 +159,10 @@ type Excluded struct {
 	// NoTrial says that the request is never to be such a trial, whatever others pass by: it could be sent again, but
 	// nobody would give it up while it hangs.
 	NoTrial bool
+	// Waits says that the request is meant to wait for its answer, as a long poll is: however long it does, the instance
+	// isn't slow. It isn't the trial of one that was slow or hung; of any other it is one that goes well once it is
+	// written.
+	Waits bool
 
 	few  [8]uint64 // nonces
 	n    int

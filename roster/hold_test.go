@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/breaker"
 )
 
 // TestR7AHeldInstanceIsLetGoOf as one that leaves is, and named for its hold: no pick, no connection is left. Released,
@@ -120,8 +121,8 @@ func TestAHeldInstanceIsNeverCountedAsFailing(t *testing.T) {
 		x.Done(Failure)
 		y.Done(Refusal)
 		synctest.Wait()
-		if n := len(w.src.doubts); n != 0 || x.m.trialAt.Load() != 0 {
-			t.Errorf("%d doubts were told, set aside: %v", n, x.m.trialAt.Load() != 0)
+		if n := len(w.src.doubts); n != 0 || x.m.opened != 0 || x.m.guard.Load().State() != breaker.Closed {
+			t.Errorf("%d doubts were told, set aside: %v", n, x.m.opened != 0)
 		}
 		w.push("a UP", "b UP", "c UP")
 		w.want("picked", w.pickedBy(1000), "a b c")

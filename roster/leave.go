@@ -28,7 +28,7 @@ func (r *Roster) publish(now time.Duration) {
 	if r.bearing || r.closed {
 		return // apply will, with everybody it has; or nobody is picked at all
 	}
-	alternatives, _, _ := r.count()
+	alternatives, _ := r.count()
 	if alternatives == 0 {
 		for i, m := range r.members {
 			if m.marked && !m.settling {
@@ -59,6 +59,7 @@ func (m *member) unmarked(now time.Duration) *member {
 	again.first, again.companion, again.born, again.since = m.first, m.companion, m.born, m.since
 	again.absent = m.absent
 	again.said.Store(m.said.Load())
+	again.inherit(m)
 	again.after(m, now)
 	return again
 }

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/breaker"
 )
 
 // A member is one incarnation of one instance at one address, in this caller: who it is, its calls in
-// flight, its leaving mark, its set-aside, its companion. It is made when the roster first hears of
+// flight, its leaving mark, its breaker, its companion. It is made when the roster first hears of
 // the incarnation and everything about it ends with it: a successor on the same address inherits
-// nothing.
+// nothing, and one that comes back has the breaker that it had, if that isn't closed.
 //
 // The fields up to the first blank line are read and written by pickers, without a lock.
 type member struct {
@@ -21,12 +22,12 @@ type member struct {
 	// written counts the picks whose request is wholly written and not yet answered, by the tick in
 	// which it was: tick (upper half), count (lower half). See settled.
 	written [ring]atomic.Uint64
-	_       [64]byte // what follows is mostly read
-	fails   atomic.Uint32
-	round   atomic.Uint32 // counts the turns of the set-aside: an outcome of an older round says nothing
-	okTick  atomic.Int64  // one more than the tick of the last success; 0 for none
-	trialAt atomic.Int64  // 0 unless set aside: when the next trial may be made, on the roster's clock
-	said    atomic.Bool   // said of itself, in band, that it is leaving: final for an incarnation
+	_       [64]byte                        // what follows is mostly read
+	guard   atomic.Pointer[breaker.Breaker] // see breaker
+	okTick  atomic.Int64                    // one more than the tick of the last success; 0 for none
+	due     atomic.Int64                    // its breaker needn't be asked for a trial before, on the roster's clock
+	hung    atomic.Bool                     // its breaker opened since calls were slow or hung
+	said    atomic.Bool                     // said of itself, in band, that it is leaving: final for an incarnation
 
 	id        string
 	nonce     uint64
@@ -44,15 +45,16 @@ type member struct {
 	settling bool            // it is being let go of
 	markedAt time.Duration   // when, if by a view or its own word
 	letGo    bool            // no pick counts any more, connections are closed: acknowledged
-	trips    int             // set aside so many times in a row
-	restored time.Duration   // when it last came back from that
+	opened   uint64          // its breaker has opened, as the roster's so manyeth; 0: it is closed
+	refused  bool            // by a refusal
+	aside    bool            // it is left out for that
 	doubted  time.Duration   // when a refusal was last told upstream; 0 never
 	passed   int             // trials that the registry asked for in a row and that no pick took
 	risked   int             // trials for which a request was risked in vain
 }
 
 func newMember(in *eider.Instance, now time.Duration) *member {
-	m := &member{id: in.ID, nonce: in.Incarnation.Nonce, first: in, in: in, since: now, restored: -asideForget}
+	m := &member{id: in.ID, nonce: in.Incarnation.Nonce, first: in, in: in, since: now}
 	if in.Status == eider.Draining {
 		m.left = orderOf(&in.Record)
 	}

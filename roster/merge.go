@@ -131,6 +131,9 @@ func (r *Roster) join(in *eider.Instance, now time.Duration) *member {
 	p := r.past[i]
 	r.past = slices.Delete(r.past, i, i+1)
 	m.before = p.before
+	if p.failing != nil && p.failing.first.Address == in.Address {
+		m.inherit(p.failing)
+	}
 	if !p.renounced {
 		return m
 	}
@@ -158,6 +161,7 @@ func (r *Roster) present(m *member, in *eider.Instance, sameRun bool, now time.D
 		return m
 	}
 	if in.Incarnation.Nonce != m.nonce {
+		m.opened = 0 // nobody has it again
 		r.bury(m, now)
 		return r.join(in, now)
 	}
@@ -165,6 +169,7 @@ func (r *Roster) present(m *member, in *eider.Instance, sameRun bool, now time.D
 		// It is back. What was let go of stays closed, so another member takes its place.
 		back := newMember(in, now)
 		back.after(m, now)
+		back.inherit(m)
 		r.out = append(r.out, m)
 		return back
 	}
@@ -204,6 +209,9 @@ func (r *Roster) missing(next []*member, m *member, v *eider.View, sameRun bool,
 		revived := sameRun && orderOf(&m.in.Record).after(order{g.Attachment, g.Version})
 		if g.Incarnation.Nonce == m.nonce && !revived {
 			r.last = &ending{now, g.Status}
+			if g.Status == eider.Left {
+				m.opened = 0 // which is final, so that its breaker needn't be remembered
+			}
 			r.bury(m, now)
 			return next
 		}
@@ -225,6 +233,7 @@ type past struct {
 	said      bool
 	letGo     bool
 	before    *member // with picks that haven't settled, nil if all have
+	failing   *member // whose breaker isn't closed, nil if it is
 }
 
 // bury takes a member out of the books. It is marked once pickers have switched, and its companion
@@ -234,16 +243,20 @@ func (r *Roster) bury(m *member, now time.Duration) {
 	p := past{nonce: m.nonce, left: m.left, renounced: m.marked || m.said.Load(), said: m.said.Load(), letGo: m.letGo}
 	if done, _ := m.settled(now); !done {
 		p.before = m
-	} else if !p.renounced {
-		return
 	}
-	r.remember(p)
+	if m.opened != 0 {
+		p.failing = m
+	}
+	if p.before != nil || p.failing != nil || p.renounced {
+		r.remember(p)
+	}
 }
 
-// remember keeps the last few.
+// remember keeps the last few; those whose breaker isn't closed go last.
 func (r *Roster) remember(p past) {
 	if len(r.past) >= remembered {
-		r.past = slices.Delete(r.past, 0, 1)
+		oldest := max(slices.IndexFunc(r.past, func(p past) bool { return p.failing == nil }), 0)
+		r.past = slices.Delete(r.past, oldest, oldest+1)
 	}
 	r.past = append(r.past, p)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/breaker"
 	"github.com/eiderhq/eider/registry"
 	"pgregory.net/rapid"
 )
@@ -56,7 +57,8 @@ func TestLawsOfPickingAndLettingGo(t *testing.T) {
 func play(t *testing.T, script []int) string {
 	src := newFake()
 	w := &world{t: t, src: src, run: 1}
-	w.Roster = Config{}.follow("orders", "", func() (source, error) { return src, nil })
+	// Picks are held for as long as it likes, and say nothing: no breaker is to take them for hanging.
+	w.Roster = Config{Breaker: breaker.Config{SlowLimit: -1}}.follow("orders", "", func() (source, error) { return src, nil })
 	defer w.Close()
 	w.View()
 	m := &model{script: script, w: w, truth: map[string]*eider.Instance{}, let: map[uint64]bool{},

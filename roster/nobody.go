@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/breaker"
 )
 
 // ending is how an instance ended, and when this roster heard of it.
@@ -48,6 +49,9 @@ func (s *snapshot) nobody(not *Excluded, now time.Duration) error {
 		}
 		return eider.Errorf(eider.NoInstance, op, "nobody is registered under this name; check the name, and that an instance has started")
 	}
+	if full := s.rejections(not); len(full) > 0 {
+		return &eider.Error{Op: op, Kind: eider.Unavailable, Err: &rejected{n, full}, RetryAfter: full.soonest()}
+	}
 	var why []string // in the order of the view
 	many := map[string]int{}
 	for i := range s.view.Instances {
@@ -84,4 +88,68 @@ func (s *snapshot) reason(in *eider.Instance, not *Excluded) string {
 		return "tried already by this request"
 	}
 	return in.Status.String()
+}
+
+// rejections are what the breakers say of those who could be picked but for them, in the order of the view.
+type rejections []*breaker.Rejected
+
+// rejections asks the breakers; who lets a call through by now says nothing.
+func (s *snapshot) rejections(not *Excluded) (all rejections) {
+	for i := range s.tier {
+		for _, e := range s.tier[i].All() {
+			b := e.m.guard.Load()
+			if b == nil || e.free || not.has(e.m.nonce) {
+				continue
+			}
+			p, err := b.Allow()
+			p.Settle(breaker.Neutral)
+			if r, ok := err.(*breaker.Rejected); ok {
+				all = append(all, r)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b *breaker.Rejected) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// soonest is when the first of them lets a call through, 0 if it isn't known.
+func (all rejections) soonest() time.Duration {
+	var soonest time.Duration
+	for _, r := range all {
+		if left := time.Until(r.Retry); left > 0 && (soonest == 0 || left < soonest) {
+			soonest = left
+		}
+	}
+	return soonest
+}
+
+// rejected is why nobody is picked of n instances.
+type rejected struct {
+	n   int
+	all rejections
+}
+
+// mostNamed bounds the breakers that an error names.
+const mostNamed = 8
+
+func (r *rejected) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "of %d instances %d can't be called for their circuit breakers", r.n, len(r.all))
+	for i, one := range r.all {
+		if i == mostNamed {
+			fmt.Fprintf(&b, "; and %d more", len(r.all)-i)
+			break
+		}
+		b.WriteString("; " + one.Error())
+	}
+	return b.String()
+}
+
+// Unwrap returns each of them.
+func (r *rejected) Unwrap() []error {
+	out := make([]error, len(r.all))
+	for i, one := range r.all {
+		out[i] = one
+	}
+	return out
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/breaker"
 	"github.com/eiderhq/eider/meter"
 	"github.com/eiderhq/eider/registry"
 )
@@ -33,6 +34,26 @@ type Config struct {
 	// of every service wait for it, as picks don't: it must return soon, and not Close the roster. nil
 	// means nobody wants to know.
 	Applied func(*eider.View)
+
+	// Breaker has the rules of the circuit breaker that each instance has in this caller. What isn't set is the house's for
+	// an instance: a refusal or two failures in a row open it (Consecutive; below 0 turns that off), or half of the last
+	// 20 outcomes, 10 at least, failing, or, 5 at least, being slow or still hanging; for 0.8 to 1s (OpenFor), doubling to
+	// 30s; then one trial of at most 10s. SlowLimit 0 means 10s, or ten times Slow if that is more. Name and Classify aren't used. OnEvent hears
+	// of every breaker, outside locks, by the goroutine of a call. It costs a pick two looks at the clock and half a
+	// kilobyte for each instance that was picked.
+	Breaker breaker.Config
+
+	// NoBreakers leaves out nobody for what his calls have shown: who is picked is the registry's to say alone.
+	NoBreakers bool
+
+	// NoFloor lets breakers leave out everybody. Without it at least one instance is picked whose breaker is open when
+	// all refuse, and half of them when they fail or hang, since a rule that everybody breaks may be the wrong one. With
+	// it a pick fails at once when every breaker rejects it, which spares a service that is down, and whoever calls it.
+	NoFloor bool
+
+	// Slow is how long a caller must have waited for his deadline to count against the instance: with less, it says more of
+	// the caller. 0 means 1s; below 0: any deadline counts.
+	Slow time.Duration
 }
 
 // Companion lives beside one incarnation of one instance in one caller. Its methods are called one at
@@ -48,7 +69,8 @@ type Companion interface {
 // while that can carry the load; suspect ones too when less than half of all UP ones is unsuspected;
 // one that is DRAINING, or held by an operator, only when there is nobody else and it hasn't been let go of; never
 // anything else. One that has just come UP is warmed up for ten seconds. One that refused a connection or failed
-// twice in a row is left alone for a second, doubling to 30s, but never all of them.
+// twice in a row, or is slow or hangs most of the time, is left alone for a second, doubling to 30s, but never all of them
+// (see Config.Breaker).
 //
 // It loses an instance only when told that it is gone. One that is merely missing is doubted for a
 // lease and then dropped if the view is complete, and kept if it isn't or the registry is away.
@@ -59,6 +81,7 @@ type Roster struct {
 	base    time.Time // the zero of the roster's clock
 	snap    atomic.Pointer[snapshot]
 	asked   atomic.Pointer[asked] // the trial that waits for a pick; nil, nearly always: none
+	rules   breaker.Config        // of every member's breaker
 	run     runner
 	inbox   inbox
 	disk    *disk // nil: the list isn't kept on disk
@@ -70,6 +93,7 @@ type Roster struct {
 	members []*member       // ordered by id
 	news    registry.Update // the last one, with the last good view
 	past    []past
+	opens   uint64    // breakers that have opened
 	last    *ending   // of the one whose end was heard of last
 	out     []*member // no longer in the books: to be marked, and their companions closed
 	doubts  []eider.Departure
@@ -103,7 +127,7 @@ func (c Config) Follow(reg *registry.Registry, service string) *Roster {
 
 func (c Config) follow(service, zone string, open func() (source, error)) *Roster {
 	// A clock that starts an hour ago has no time that is 0, which is used for never.
-	return &Roster{config: c, service: service, zone: zone, base: time.Now().Add(-time.Hour), run: newRunner(open)}
+	return &Roster{config: c, service: service, zone: zone, base: time.Now().Add(-time.Hour), rules: c.rules(), run: newRunner(open)}
 }
 
 // now is the time on the roster's clock, which no step of a wall clock moves.
@@ -126,17 +150,21 @@ func (r *Roster) Take(ctx context.Context, not *Excluded) (Choice, error) {
 				return c, nil
 			}
 		}
-		e, trial := s.choose(r, not)
+		e, permit := s.choose(r, not)
 		if e == nil {
 			r.counts.Nobody()
 			return Choice{}, s.nobody(not, r.now())
 		}
-		round := e.m.round.Load()
 		ok, empty := e.m.enter()
 		if ok {
 			r.counts.Picked(e.in.Suspicion != 0)
-			return Choice{r: r, m: e.m, in: e.in, trial: trial, round: round}, nil
+			c := Choice{r: r, m: e.m, in: e.in, permit: permit}
+			if c.waits = not != nil && not.Waits; c.waits && !permit.Trial() {
+				c.stage = begun
+			}
+			return c, nil
 		}
+		permit.Settle(breaker.Neutral)
 		if empty {
 			r.wake()
 		}
@@ -149,30 +177,34 @@ func (r *Roster) Take(ctx context.Context, not *Excluded) (Choice, error) {
 // a call a deadline, and let what can be sent again go elsewhere.
 //
 // The error decides what the roster learns: nothing if ctx was cancelled, or ran out within a second
-// of the pick; a refusal if it is ECONNREFUSED; else a failure. An error that only the answer's
-// content has caused isn't the instance's: don't pass it.
+// of the pick (Config.Slow); a refusal if it is ECONNREFUSED; else a failure. An error that only the answer's
+// content has caused isn't the instance's: don't pass it. A call that hangs is seen by its deadline alone, since nobody
+// says when the answer begins: Take, and Choice.Answered, do.
 func (r *Roster) Pick(ctx context.Context) (in eider.Instance, done func(*error), err error) {
 	choice, err := r.Take(ctx, nil)
 	if err != nil {
 		return eider.Instance{}, func(*error) {}, err
 	}
 	c, began := &choice, r.now()
+	if !c.permit.Trial() {
+		c.begin() // whether the answer has begun isn't told, and a connection may be in use for hours
+	}
 	return *c.in, func(err *error) {
 		if err == nil || *err == nil {
 			c.Done(Success)
 			return
 		}
-		c.Done(outcome(ctx, *err, r.now()-began))
+		c.Done(outcome(ctx, *err, r.now()-began, r.config.slow()))
 	}, nil
 }
 
 // outcome tells what an error shows about an instance. Whether the caller gave up is asked of ctx: its
 // cause needn't be context.Canceled. A deadline is the instance's fault only if it had time to answer.
-func outcome(ctx context.Context, err error, took time.Duration) Outcome {
+func outcome(ctx context.Context, err error, took, slow time.Duration) Outcome {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return Refusal
-	case errors.Is(ctx.Err(), context.DeadlineExceeded) && took >= time.Second:
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) && took >= slow:
 		return Failure
 	case ctx.Err() != nil:
 		return Neutral

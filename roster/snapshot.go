@@ -6,6 +6,7 @@ import (
 
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/balance"
+	"github.com/eiderhq/eider/breaker"
 )
 
 // An entry is one instance as a snapshot has it.
@@ -13,6 +14,8 @@ type entry struct {
 	m     *member
 	in    *eider.Instance
 	since time.Duration
+	kept  bool // picked though its breaker is open
+	free  bool // picked without asking it
 }
 
 // Load and Since are what balance asks.
@@ -23,7 +26,7 @@ func (e *entry) Since() time.Duration { return e.since }
 const (
 	open     = iota // UP, and unsuspected unless too few are
 	doubted         // UP, and suspect
-	aside           // UP, and set aside
+	aside           // UP, and set aside: its breaker is open
 	lastOnes        // leaving or held, while there is nobody else
 	tiers
 )
@@ -37,13 +40,14 @@ type snapshot struct {
 	renounced []string    // ids in view that are leaving or held, and left alone
 	ended     *ending     // how the last one ended, nil if that isn't known
 	closed    bool
+	strict    bool // nobody is picked whose breaker is open
 }
 
 // build arranges who may be picked. Who leaves or is held while there is an alternative is in no tier.
 func (r *Roster) build(now time.Duration) *snapshot {
-	s := &snapshot{service: r.service, view: r.merged(), ended: r.last}
-	alternatives, sound, known := r.count()
-	both := 2*sound < alternatives
+	s := &snapshot{service: r.service, view: r.merged(), ended: r.last, strict: r.config.NoFloor}
+	alternatives, known := r.count()
+	both := r.arrange(alternatives)
 	entries := make([]entry, 0, len(r.members))
 	in := [tiers][]*entry{open: make([]*entry, 0, len(r.members))}
 	for _, m := range r.members {
@@ -61,13 +65,13 @@ func (r *Roster) build(now time.Duration) *snapshot {
 		case m.in.Status != eider.Up:
 		case m.in.Suspicion != 0 && !both:
 			tier = doubted
-		case m.trialAt.Load() != 0:
+		case m.aside:
 			tier = aside
 		default:
 			tier = open
 		}
 		if tier < tiers {
-			entries = append(entries, entry{m, m.in, m.since})
+			entries = append(entries, entry{m, m.in, m.since, tier == open && m.opened != 0, tier == lastOnes})
 			in[tier] = append(in[tier], &entries[len(entries)-1])
 		}
 	}
@@ -82,25 +86,22 @@ func (r *Roster) build(now time.Duration) *snapshot {
 }
 
 // count returns how many are UP, not leaving and not held, suspect or not: whoever leaves or is held has them as an
-// alternative; how many of those are unsuspected, and how many are in the caller's zone.
-func (r *Roster) count() (alternatives, sound, near int) {
+// alternative; and how many of those are in the caller's zone.
+func (r *Roster) count() (alternatives, near int) {
 	for _, m := range r.members {
-		if !m.born || m.in.Status != eider.Up || m.yields() {
+		if !m.mayFail() {
 			continue
 		}
 		alternatives++
-		if m.in.Suspicion == 0 {
-			sound++
-		}
 		if r.zone != "" && m.in.Zone == r.zone {
 			near++
 		}
 	}
-	return alternatives, sound, near
+	return alternatives, near
 }
 
-// choose picks an entry, nil if there is nobody for this request; end is not 0 if it is a trial.
-func (s *snapshot) choose(r *Roster, not *Excluded) (e *entry, end int64) {
+// choose picks an entry and takes the permit of its breaker; nil if there is nobody for this request.
+func (s *snapshot) choose(r *Roster, not *Excluded) (*entry, breaker.Permit) {
 	first := &s.tier[open]
 	var now time.Duration
 	if _, warming := first.Warming(); warming {
@@ -108,40 +109,91 @@ func (s *snapshot) choose(r *Roster, not *Excluded) (e *entry, end int64) {
 	}
 	if not.Len() == 0 {
 		if s.tier[aside].Len() > 0 {
-			if e, end = s.trial(r.now(), nil); e != nil {
-				return e, end
+			if e, p := s.trial(r.now(), not); e != nil {
+				return e, p
 			}
 		}
 		if e, ok := first.Pick(rand.Uint64(), now, nil); ok {
-			return e, 0
+			if p, ok := e.admit(r, not); ok {
+				return e, p
+			}
 		}
 	}
-	return s.chooseFrom(r.now(), not)
+	return s.chooseFrom(r, r.now(), not)
 }
+
+// asks is how often a tier is asked for somebody else when a breaker has rejected the pick: it has just opened, and the
+// snapshot doesn't know yet, or somebody else has its trial.
+const asks = 4
 
 // chooseFrom is choose for requests that leave some out, and for bad days.
-func (s *snapshot) chooseFrom(now time.Duration, not *Excluded) (*entry, int64) {
-	skip := func(e *entry) bool { return not.has(e.m.nonce) }
-	if e, end := s.trial(now, not); e != nil {
-		return e, end
+func (s *snapshot) chooseFrom(r *Roster, now time.Duration, not *Excluded) (*entry, breaker.Permit) {
+	if e, p := s.trial(now, not); e != nil {
+		return e, p
 	}
+	excluded := func(e *entry) bool { return not.has(e.m.nonce) }
+	skip := func(e *entry) bool { return excluded(e) || !e.admits() }
 	for i := range s.tier {
-		if e, ok := s.tier[i].Pick(rand.Uint64(), now, skip); ok {
-			return e, 0
+		for range asks {
+			e, ok := s.tier[i].Pick(rand.Uint64(), now, skip)
+			if !ok {
+				break
+			}
+			if p, ok := e.admit(r, not); ok {
+				return e, p
+			}
 		}
 	}
-	return nil, 0
+	if s.strict {
+		return nil, breaker.Permit{}
+	}
+	for i := range s.tier { // whoever is left is better than nobody
+		if e, ok := s.tier[i].Pick(rand.Uint64(), now, excluded); ok {
+			p, _ := e.admit(r, not)
+			return e, p
+		}
+	}
+	return nil, breaker.Permit{}
 }
 
-// trial grants the trial of one whose time aside is over.
-func (s *snapshot) trial(now time.Duration, not *Excluded) (*entry, int64) {
+// admit takes the permit of a pick; false if another instance is to be picked.
+func (e *entry) admit(r *Roster, not *Excluded) (breaker.Permit, bool) {
+	b := e.m.breaker(r)
+	if b == nil || e.free {
+		return breaker.Permit{}, true
+	}
+	p, err := b.Allow()
+	switch {
+	case err != nil:
+		return breaker.Permit{}, e.kept
+	case not == nil || !not.Waits:
+		return p, true
+	case !p.Trial():
+		return p.Answered(), true
+	case e.m.hung.Load():
+		p.Settle(breaker.Neutral)
+		return breaker.Permit{}, e.kept
+	}
+	return p, true
+}
+
+// admits tells whether it may be picked as far as its breaker is concerned.
+func (e *entry) admits() bool {
+	b := e.m.guard.Load()
+	return e.free || e.kept || b == nil || b.Admits()
+}
+
+// trial grants the trial of one whose time aside is over: to one pick, by one atomic step.
+func (s *snapshot) trial(now time.Duration, not *Excluded) (*entry, breaker.Permit) {
 	for _, e := range s.tier[aside].All() {
-		if not.has(e.m.nonce) {
+		if not.has(e.m.nonce) || int64(now) < e.m.due.Load() || not != nil && not.Waits && e.m.hung.Load() {
 			continue
 		}
-		if end, ok := e.m.tryAgain(now); ok {
-			return e, end
+		if b := e.m.guard.Load(); b.Admits() {
+			if p, err := b.Allow(); err == nil {
+				return e, p
+			}
 		}
 	}
-	return nil, 0
+	return nil, breaker.Permit{}
 }

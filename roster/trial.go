@@ -3,6 +3,7 @@ package roster
 import (
 	"time"
 
+	"github.com/eiderhq/eider/breaker"
 	"github.com/eiderhq/eider/registry"
 )
 
@@ -20,9 +21,6 @@ const (
 	trialFor   = 3 * time.Second
 	trialRisks = 5
 )
-
-// trialAsked in Choice.trial is a trial that the registry has asked for; it is no time at which one of ours ends.
-const trialAsked = -1
 
 // asked is a trial that waits for a pick.
 type asked struct {
@@ -48,7 +46,7 @@ func (r *Roster) TrialWaits() bool { return r.asked.Load() != nil }
 
 // Trial tells whether this pick is a trial that the registry has asked for: the instance is suspect for hanging, so
 // don't wait for long, and be ready to go elsewhere.
-func (c *Choice) Trial() bool { return c.trial == trialAsked }
+func (c *Choice) Trial() bool { return c.asked }
 
 // try makes a pick the trial that waits, if it may be; false if it is to be a usual one.
 func (r *Roster) try(s *snapshot, a *asked, not *Excluded) (Choice, bool) {
@@ -63,11 +61,19 @@ func (r *Roster) try(s *snapshot, a *asked, not *Excluded) (Choice, bool) {
 	if e != nil && (not == nil || !not.Unrepeatable) {
 		r.repeats(e.m)
 	}
-	if e == nil || e.m.trialAt.Load() != 0 && !e.m.mayTry(r.now()) || !a.Claim() {
+	if e == nil {
 		return Choice{}, false
 	}
-	round := e.m.round.Load()
+	p, ok := e.admit(r, nil) // of one that is open here as well: with the suspicion nobody else gets its trial
+	if !ok {
+		return Choice{}, false
+	}
+	if !a.Claim() {
+		p.Settle(breaker.Neutral)
+		return Choice{}, false
+	}
 	if ok, empty := e.m.enter(); !ok {
+		p.Settle(breaker.Neutral)
 		if empty {
 			r.wake()
 		}
@@ -79,7 +85,7 @@ func (r *Roster) try(s *snapshot, a *asked, not *Excluded) (Choice, bool) {
 		e.m.passed = 0
 		e.m.risked++
 	}
-	return Choice{r: r, m: e.m, in: e.in, trial: trialAsked, round: round}, true
+	return Choice{r: r, m: e.m, in: e.in, permit: p, asked: true}, true
 }
 
 // repeats takes down that somebody came for a trial who can send his request again, whether or not he gets it: nobody
@@ -88,13 +94,6 @@ func (r *Roster) repeats(m *member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m.passed = 0
-}
-
-// mayTry grants the trial of one that is set aside here as well, if its time is over: with the suspicion nobody else
-// gets it.
-func (m *member) mayTry(now time.Duration) bool {
-	_, ok := m.tryAgain(now)
-	return ok
 }
 
 // hanging finds who is to be tried, nil if he isn't suspect any more, is leaving, held or gone.
