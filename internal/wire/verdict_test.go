@@ -51,7 +51,7 @@ func TestVerdictsOfStrangers(t *testing.T) {
 			t.Errorf("%v was read as %v", m, v)
 		}
 	}
-	for _, rule := range []pb.BreakerRule{-1, 7, math.MaxInt32} {
+	for _, rule := range []pb.BreakerRule{-1, 8, math.MaxInt32} {
 		if v, err := ToVerdict(&pb.Verdict{Id: "1", Nonce: 1, Rule: rule}, "orders", now); err != nil || v.Rule != eider.BreakerNoRule {
 			t.Errorf("rule %d was read as %v, %v; want none", rule, v.Rule, err)
 		}
