@@ -85,6 +85,11 @@ func TestK12ACallbackThatBlocksHoldsUpNobodyElse(t *testing.T) {
 	var teller sync.WaitGroup
 	teller.Go(b.ForceOpen)
 	<-blocked
+	if !b.lock.TryLock() {
+		close(release)
+		t.Fatal("it is told under the lock")
+	}
+	b.lock.Unlock()
 	for range mostNews {
 		b.Reset()
 		settle(t, b, 1, Failure)

@@ -1,7 +1,6 @@
 package lint
 
 import (
-	"bytes"
 	"fmt"
 	"regexp"
 	"strings"
@@ -26,27 +25,30 @@ without a reason, or a rule that doesn't exist, ignores nothing and is a finding
 	}
 }
 
-// spot is a line and a rule that a comment speaks of.
-type spot struct {
-	file, rule string
-	line       int
-}
-
-// excused are the spots that comments excuse; those that excuse nothing are findings.
-func (w *world) excused() (spots map[spot]bool, faulty []Finding) {
-	spots = map[spot]bool{}
+// suppress takes out what a comment excuses, and returns the comments that excuse nothing.
+func (w *world) suppress(found []Finding) (left, faulty []Finding) {
+	type spot struct {
+		file, rule string
+		line       int
+	}
+	excused := map[spot]bool{}
 	for _, f := range w.files {
-		for at, comment := range f.comments {
+		for at, comment := range f.comments() {
 			excuses, fault := readExcuses(comment.text)
 			if fault != "" {
 				faulty = append(faulty, complaint(f.name, at, "", "this comment "+fault))
 			}
 			for _, e := range excuses {
-				spots[spot{f.name, e.rule, comment.of}] = true
+				excused[spot{f.name, e.rule, comment.of}] = true
 			}
 		}
 	}
-	return spots, faulty
+	for _, f := range found {
+		if !excused[spot{f.File, f.Rule, f.Line}] {
+			left = append(left, f)
+		}
+	}
+	return left, faulty
 }
 
 func complaint(file string, line int, object, message string) Finding {
@@ -138,13 +140,12 @@ var (
 
 // comments are those that say what to ignore, by their line. One that stands alone speaks of the next line; within a
 // block of text nothing is a comment.
-func comments(text []byte) map[int]comment {
+func (f *file) comments() map[int]comment {
 	out := map[int]comment{}
 	var above []int
-	within, i := -1, -1 // the least indentation that isn't text any more; the line before
-	for line := range bytes.Lines(text) {
-		i++
-		row := strings.TrimRight(string(line), "\r\n")
+	within := -1 // the least indentation that isn't text any more
+	for i, row := range f.lines {
+		row = strings.TrimRight(row, "\r")
 		bare := strings.TrimLeft(row, " ")
 		indent := len(row) - len(bare)
 		if bare == "" || within >= 0 && indent > within {
