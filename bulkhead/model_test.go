@@ -19,10 +19,10 @@ import (
 
 // model is a bulkhead that remembers every slot, in twenty lines.
 type model struct {
-	limit                                            int
-	width                                            time.Duration
-	began                                            []time.Duration // of each slot in flight
-	admitted, refused, reclaimed, late, twice, ended int
+	limit                                     int
+	width                                     time.Duration
+	began                                     []time.Duration // of each slot in flight
+	admitted, refused, reclaimed, late, twice int
 }
 
 func (m *model) look(now time.Duration) {
