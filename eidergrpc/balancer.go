@@ -57,7 +57,9 @@ func (p *policyOf) UpdateClientConnState(s balancer.ClientConnState) error {
 		return nil
 	}
 	p.cl, p.to, p.counts = f.cl, f.to, f.cl.reg.Meter().Service(f.to.service)
-	p.roster = roster.Config{Companion: p.companion, Applied: p.applied}.Follow(f.cl.reg, f.to.service)
+	set := &f.cl.set
+	p.roster = roster.Config{Companion: p.companion, Applied: p.applied,
+		Breaker: set.Breaker, NoBreakers: set.NoBreakers, NoFloor: set.NoFloor, Slow: set.Slow}.Follow(f.cl.reg, f.to.service)
 	p.cl.follows.Store(p.roster)
 	if limit := orDefault(f.cl.set.ViewTimeout, 10*time.Second); limit > 0 {
 		p.late = time.AfterFunc(limit, func() { p.unviewed(limit) })
@@ -164,7 +166,7 @@ func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 // that a pick is handed out gRPC sees to its end, for it calls Done whatever happens. Before that it calls nobody: it
 // waits for the next picker, or gives up. So what isn't ready is given back at once, and picked anew if gRPC asks again.
 func (p *picker) lost(info balancer.PickInfo) (balancer.PickResult, error) {
-	c := &call{Context: info.Ctx, cl: p.cl, method: info.FullMethodName, not: spared}
+	c := &call{Context: info.Ctx, cl: p.cl, method: info.FullMethodName, not: spared, waits: true} // it may be a stream
 	c.done = c.finished
 	to, err := c.pick(&picker{p.cl, p.roster, nil}, info.Ctx)
 	if err != nil {

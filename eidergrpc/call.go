@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/breaker"
 	"github.com/eiderhq/eider/internal/tries"
 	"github.com/eiderhq/eider/roster"
 )
@@ -36,6 +37,7 @@ type call struct {
 	done            func(balancer.DoneInfo)  // finished, bound once
 	streams         bool                     // it isn't unary
 	spares          bool                     // the next call of its kind can be given up while it hangs: no trial with this one
+	waits           bool                     // it is meant to wait for its answer
 	bare            bool                     // the caller sends no metadata of its own: the instance's stands in its place
 	to              atomic.Pointer[instance] // the one that was picked last
 
@@ -107,7 +109,7 @@ func (cl *client) newCall(ctx context.Context, method string, streams bool) *cal
 	if cl.set.TracerProvider != nil || cl.set.Propagator != nil {
 		ctx, p = cl.traced(ctx, method)
 	}
-	c := &call{span: p, not: spared, Context: ctx, cl: cl, method: method, streams: streams, began: now}
+	c := &call{span: p, not: spared, Context: ctx, cl: cl, method: method, streams: streams, waits: streams || names(cl.waiting, method), began: now}
 	c.done = c.finished
 	c.bare = cl.metaKey != nil && ctx.Value(cl.metaKey) == nil
 	return c
@@ -173,15 +175,19 @@ func (c *call) take(p *picker) error {
 	}
 	c.not.Unrepeatable = c.cancel == nil // it has no bound but the call's own deadline, so one that hangs isn't sent again
 	c.not.NoTrial = c.cancel == nil && c.spares
+	c.not.Waits = c.waits
 	choice, err := p.roster.Take(c.Context, &c.not)
-	if err != nil && flt != nil && flt.fresh && eider.KindOf(err) == eider.NoInstance {
+	if err != nil && flt != nil && flt.fresh && (eider.KindOf(err) == eider.NoInstance || errors.Is(err, breaker.ErrRejected)) {
 		// Nobody else is there, and it was a connection that failed, not the instance: it gets a new one.
-		choice, err = p.roster.Take(c.Context, &roster.Excluded{NoTrial: true})
+		choice, err = p.roster.Take(c.Context, &roster.Excluded{NoTrial: true, Waits: c.waits})
 	}
 	if err != nil {
 		if flt == nil {
 			c.why = err
 			return err
+		}
+		if eider.KindOf(err) != eider.NoInstance {
+			return c.refuse(flt, err) // breakers reject: it says whose and until when
 		}
 		return c.refuse(flt, tries.ErrAlone)
 	}
@@ -252,7 +258,7 @@ func (c *call) finished(info balancer.DoneInfo) {
 		c.left = Unopened.String()
 		c.choice.Done(roster.Neutral)
 	default:
-		c.choice.Done(roster.Success)
+		c.choice.Done(c.judgeAnswer(info.Err))
 	}
 }
 

@@ -10,8 +10,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/breaker"
 	"github.com/eiderhq/eider/registry"
 	"github.com/eiderhq/eider/retry"
 	"github.com/eiderhq/eider/roster"
@@ -22,7 +24,32 @@ type Config struct {
 	ConnectTimeout time.Duration // 0 means 1s. Bounds the dial and the handshakes of one connection
 	ViewTimeout    time.Duration // 0 means 10s; below 0 none. How long calls wait for the first view; those that wait for ready wait on
 	Tries          int           // 0 means 3; 1 means no retries. In all, per call; up to 16 refused dials don't count
-	Slow           time.Duration // 0 means 1s. The caller's deadline counts against an instance that had at least this; a trial of a hung one is given three times as long
+
+	// Slow is how long an instance may take before somebody else's opinion of its silence counts: the caller's deadline
+	// counts against it if it had at least Slow; a trial of a hung one is given three times as long; and a unary call that
+	// takes ten times Slow, and 10s at least, is slow although nobody has given up (Breaker.SlowLimit says otherwise). 0
+	// means 1s; below 0: any deadline counts.
+	Slow time.Duration
+
+	// Breaker has the rules of the circuit breaker that each instance has in this channel; the zero value is the house's,
+	// as roster.Config.Breaker says. Streams are never slow, however long they are silent.
+	Breaker breaker.Config
+
+	// NoBreakers leaves out no instance for what its answers have shown. It saves half a microsecond a call.
+	NoBreakers bool
+
+	// NoFloor lets breakers leave out every instance, so that calls fail at once: see roster.Config.NoFloor.
+	NoFloor bool
+
+	// Failed tells which statuses that an instance has sent count against it. It doesn't change what is tried again. nil
+	// means UNAVAILABLE, by which a server or a proxy says that it can't serve, and DEADLINE_EXCEEDED if the call has taken
+	// at least Slow, since a server gives up at the same time as its caller. INTERNAL and UNKNOWN aren't among them: in Go
+	// they are whatever error a handler returns. Nor is RESOURCE_EXHAUSTED, which says something of the caller.
+	Failed func(codes.Code) bool
+
+	// Waits names the unary methods, as Idempotent does, that are meant to wait for their answer: long polls. However long
+	// they do, the instance isn't slow, and their deadline says nothing. nil means none.
+	Waits []string
 
 	// RetryRatio is the share of first attempts of the last 10 s that may be retried where the package's table says
 	// so. 0 means 0.2, and 10 a second in any case; below 0 means none.
@@ -64,9 +91,12 @@ func (c Config) NewClient(target string, reg *registry.Registry, opts ...grpc.Di
 	if !strings.Contains(target, "://") {
 		target = scheme + ":///" + target
 	}
-	cl := &client{reg: reg, set: c, budget: retry.Budget{Ratio: c.RetryRatio, MinPerSecond: min(c.RetryRatio, 0)}, repeatable: map[string]bool{}, metaKey: keyOfMetadata()}
+	cl := &client{reg: reg, set: c, budget: retry.Budget{Ratio: c.RetryRatio, MinPerSecond: min(c.RetryRatio, 0)}, repeatable: map[string]bool{}, waiting: map[string]bool{}, metaKey: keyOfMetadata()}
 	for _, method := range c.Idempotent {
 		cl.repeatable[method] = true
+	}
+	for _, method := range c.Waits {
+		cl.waiting[method] = true
 	}
 	all := append([]grpc.DialOption{}, opts...)
 	all = append(all,
@@ -89,6 +119,7 @@ type client struct {
 	set        Config
 	budget     retry.Budget
 	repeatable map[string]bool // methods, and services with a slash at the end
+	waiting    map[string]bool // likewise
 	metaKey    any             // of outgoing metadata in contexts
 	counts     [causes]atomic.Uint64
 	follows    atomic.Pointer[roster.Roster] // nil before the channel's first call
@@ -113,11 +144,14 @@ func (cl *client) tries() int {
 func (cl *client) slow() time.Duration { return orDefault(cl.set.Slow, time.Second) }
 
 // mayRepeat tells whether a method was declared idempotent.
-func (cl *client) mayRepeat(method string) bool {
-	if len(cl.repeatable) == 0 {
+func (cl *client) mayRepeat(method string) bool { return names(cl.repeatable, method) }
+
+// names tells whether a method, or its service, is among those.
+func names(those map[string]bool, method string) bool {
+	if len(those) == 0 {
 		return false
 	}
-	return cl.repeatable[method] || cl.repeatable[method[:strings.LastIndexByte(method, '/')+1]]
+	return those[method] || those[method[:strings.LastIndexByte(method, '/')+1]]
 }
 
 // orDefault returns d, the default if d is 0, and 0 (none) if d is below.

@@ -36,7 +36,9 @@
 //
 // # What counts against an instance
 //
-// A refused dial sets it aside at once, two failures in a row do (see package roster). A status that it has sent is a
-// success, whatever it is. The caller's own cancel says nothing, nor does the caller's deadline if it left the try
-// less than [Config.Slow].
+// Each instance has a breaker in each channel (see package roster). A refused dial opens it at once, two failures in a row
+// do, and so does half of the last 20 calls failing, or being slow, unary ones that haven't returned yet included. A status
+// that it has sent is a success unless [Config.Failed] says otherwise: UNAVAILABLE, and DEADLINE_EXCEEDED after
+// [Config.Slow]. The caller's own cancel says nothing, nor does the caller's deadline if it left the try less than Slow.
+// Streams, and methods that [Config.Waits] names, may last as long as they like.
 package eidergrpc

@@ -136,10 +136,26 @@ func (c *call) judge(info balancer.DoneInfo) *fault {
 	return f
 }
 
+// judgeAnswer tells what a status that the instance has sent shows about it, or what ended its stream after an answer.
+func (c *call) judgeAnswer(err error) roster.Outcome {
+	if err == nil {
+		return roster.Success
+	}
+	code, failed := status.Code(err), c.cl.set.Failed
+	switch {
+	case failed != nil && failed(code):
+		return roster.Failure
+	case failed != nil:
+	case code == codes.Unavailable, code == codes.DeadlineExceeded && !c.waits && time.Since(c.began) >= c.cl.slow():
+		return roster.Failure
+	}
+	return roster.Success
+}
+
 // callerVerdict tells what the caller's giving up shows about the instance: a hang-up nothing, a deadline that it fell
 // silent, if it had time enough to speak.
 func (c *call) callerVerdict() roster.Outcome {
-	if errors.Is(c.Context.Err(), context.DeadlineExceeded) && time.Since(c.began) >= c.cl.slow() {
+	if !c.waits && errors.Is(c.Context.Err(), context.DeadlineExceeded) && time.Since(c.began) >= c.cl.slow() {
 		return roster.Failure
 	}
 	return roster.Neutral
