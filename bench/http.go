@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/eiderhq/eider/eiderhttp"
@@ -88,6 +89,37 @@ func httpTime(s Size) (Result, error) {
 
 func batched(do func(int) (time.Duration, error)) func() (time.Duration, error) {
 	return func() (time.Duration, error) { return do(batch) }
+}
+
+// httpGuarded compares calls with breakers and without. They take turns call by call, the first of each two another each time: what is
+// looked for is less than what rounds of calls differ by. Of each side's calls it takes the tenth that is fastest: what else the machine
+// does only adds.
+func httpGuarded(s Size) (Result, error) {
+	const calls = 200 // for one round of a gate
+	c, err := openCalls()
+	if err != nil {
+		return Result{}, err
+	}
+	defer c.Close()
+	bare := &eiderhttp.Transport{Registry: c.reg, NoBreakers: true}
+	defer bare.Close()
+	sides := [2]http.RoundTripper{c.ours, bare}
+	var times [2][]time.Duration
+	for n := range (s.Rounds + warmUp) * calls {
+		for i := range sides {
+			side := (n + i) % 2
+			took, err := posts(sides[side], "http://orders/pay", 1)
+			if err != nil {
+				return Result{}, err
+			}
+			if n >= warmUp*calls {
+				times[side] = append(times[side], took)
+			}
+		}
+	}
+	low := func(ds []time.Duration) time.Duration { return slices.Sorted(slices.Values(ds))[len(ds)/10] }
+	note := fmt.Sprintf("a tenth is faster; medians %s and %s", median(times[0]), median(times[1]))
+	return Result{Eider: nanoseconds(low(times[0])), Peer: nanoseconds(low(times[1])), Note: note}, nil
 }
 
 // httpAllocations counts what this process allocates meanwhile. The handle's few messages a second are in it.
