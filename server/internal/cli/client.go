@@ -24,7 +24,7 @@ import (
 // Bounds on what a command waits for and reads.
 const (
 	dialTimeout   = 2 * time.Second
-	answerTimeout = 10 * time.Second // from the request to the header of the answer
+	answerTimeout = 10 * time.Second // from the request to the header of the answer; and for a handshake, which needs both processors
 	maxAnswer     = 64 << 20         // bytes of one answer
 	pageSize      = "5000"           // items asked for at a time
 )
@@ -59,9 +59,13 @@ func (a *app) client() (*client, error) {
 	}
 	return &client{base, proof.token, &http.Client{
 		// No proxy: a registry is near, and a proxy would ask under a name that the node doesn't answer to.
-		Transport:     &http.Transport{DialContext: dial, TLSHandshakeTimeout: dialTimeout, TLSClientConfig: proof.tls},
+		Transport:     transport(dial, proof.tls),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
+}
+
+func transport(dial func(ctx context.Context, network, address string) (net.Conn, error), secured *tls.Config) *http.Transport {
+	return &http.Transport{DialContext: dial, TLSHandshakeTimeout: answerTimeout, TLSClientConfig: secured}
 }
 
 // asking is how a command runs that asks the registry.
