@@ -41,7 +41,8 @@ type Callers struct {
 	Terms []Term  `json:"terms"`
 }
 
-// Measured is what the last departures of a service took, as far as its node keeps them.
+// Measured is what the last departures of a service took, as far as its node keeps them, by the node's own clock: time in
+// which the node didn't run isn't in it, as it is in no lease and no cap. Events of kind paused tell of that.
 type Measured struct {
 	Drains   int     `json:"drains"` // whose barrier was reached
 	P50      Seconds `json:"p50_s"`
@@ -56,7 +57,7 @@ type Measured struct {
 type Pause struct {
 	ID    string    `json:"id"`
 	Since time.Time `json:"since"`
-	Took  Seconds   `json:"took_s"`
+	Took  Seconds   `json:"took_s"`  // by the node's own clock: without the time in which it didn't run
 	Bound Seconds   `json:"bound_s"` // it could last no longer, whoever called
 	Ended string    `json:"ended"`   // "let go", "capped", "nobody called"
 }
