@@ -84,25 +84,24 @@ type Report struct {
 func Check(sources []Source, o Options) Report {
 	o.Command = cmp.Or(o.Command, "eider lint")
 	w := read(sources, o)
-	w.join()
-	var found, faulty []Finding
-	ignored := 0
-	for _, load := range w.workloads {
-		excused, bad := load.excuses()
-		faulty = append(faulty, bad...)
+	excused, faulty := w.excused()
+	report := Report{Findings: faulty, Objects: len(w.objects), command: o.Command}
+	for load := range w.workloads() {
+		exempted, bad := load.excuses()
+		var left []Finding
 		for _, f := range w.hold(load) {
-			if excused[exempt{load.title(), f.Rule}] || excused[exempt{f.Object, f.Rule}] {
-				ignored++
+			if exempted[exempt{load.title(), f.Rule}] || exempted[exempt{f.Object, f.Rule}] || excused[spot{f.File, f.Rule, f.Line}] {
+				report.Ignored++
 				continue
 			}
-			found = append(found, f)
+			left = append(left, f)
 		}
+		report.Findings = slices.Concat(report.Findings, once(left), bad)
+		report.Workloads++
+		w.assume(load)
 	}
-	left, bad := w.suppress(found)
-	ignored += len(found) - len(left)
-	left = once(left)
-	report := Report{Findings: append([]Finding{}, slices.Concat(left, faulty, bad)...), Faults: append([]Fault{}, w.faults...), Objects: len(w.objects), Workloads: len(w.workloads),
-		Ignored: ignored, Unchecked: w.unchecked, Assumed: w.assumption(), command: o.Command}
+	report.Findings, report.Faults = append([]Finding{}, report.Findings...), append([]Fault{}, w.faults...)
+	report.Unchecked, report.Assumed = w.unchecked, w.assumption()
 	slices.SortStableFunc(report.Findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Message, b.Message))
 	})
@@ -119,10 +118,14 @@ func once(found []Finding) []Finding {
 			causes[f.of] = f.Severity
 		}
 	}
-	return slices.DeleteFunc(found, func(f Finding) bool {
+	left := slices.DeleteFunc(found, func(f Finding) bool {
 		cause := causes[f.of]
 		return f.Rule == "E001" && cause != "" && cause.AtLeast(f.Severity)
 	})
+	for i := range left {
+		left[i].of = nil // a finding mustn't keep its workload
+	}
+	return left
 }
 
 // hold holds a workload to every rule.

@@ -54,7 +54,7 @@ func write(t *testing.T, text []byte, f Finding) []byte {
 	t.Helper()
 	kind, name, _ := strings.Cut(f.Object, "/")
 	var out strings.Builder
-	for _, doc := range split(text) {
+	for doc := range split(text) {
 		var o map[string]any
 		if err := yaml.Unmarshal(doc.text, &o); err != nil {
 			t.Fatal(err)

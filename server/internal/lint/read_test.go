@@ -177,7 +177,15 @@ func TestOthersAreForgotten(t *testing.T) {
 	if len(w.objects) != 2 || w.objects[0].Node != nil || w.objects[0].title() != "Secret/a" || w.objects[0].namespace != "b" {
 		t.Errorf("a Secret is kept: %+v", w.objects[0])
 	}
-	if w.objects[1].Node == nil {
+	if w.objects[1].Node != nil {
+		t.Error("a Deployment is kept before its turn")
+	}
+	if l := first(w); l == nil || l.Node == nil || l.keyLine("spec") != 9 {
 		t.Error("a Deployment is forgotten")
+	}
+	for range w.workloads() {
+	}
+	if w.objects[1].Node != nil {
+		t.Error("a Deployment is kept after its turn")
 	}
 }

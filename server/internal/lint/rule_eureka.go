@@ -163,23 +163,24 @@ func (l *workload) registers() bool {
 // assumption says once of which workloads the own settings were taken for those of their callers, whose manifests aren't
 // theirs: one that fetches as seldom as ever still has the old list.
 func (w *world) assumption() string {
-	first, more := "", 0
-	for _, l := range w.workloads {
-		switch {
-		case len(l.assumed) == 0 || l.declared() || l.ownPause(l.main).kind == pauseSelf:
-		case first == "":
-			first = fmt.Sprintf("the %s of %s", strings.Join(l.assumed, " and the "), l.title())
-		default:
-			more++
-		}
-	}
-	if more > 0 {
-		first += fmt.Sprintf(" (and so of %s)", count(more, "other", "others"))
+	first := w.assumed
+	if w.assuming > 1 {
+		first += fmt.Sprintf(" (and so of %s)", count(w.assuming-1, "other", "others"))
 	}
 	if first == "" {
 		return ""
 	}
 	return "taken for granted: all callers have " + first + "; if not, eider.dev/window says how long they call"
+}
+
+// assume notes of a workload that was held to the rules what was taken for its callers'.
+func (w *world) assume(l *workload) {
+	if len(l.assumed) == 0 || l.declared() || l.ownPause(l.main).kind == pauseSelf {
+		return
+	}
+	if w.assuming++; w.assuming == 1 {
+		w.assumed = fmt.Sprintf("the %s of %s", strings.Join(l.assumed, " and the "), l.title())
+	}
 }
 
 // leadsToEureka tells of a setting of any name that holds Eureka's address, which ends in /eureka/ unless somebody has

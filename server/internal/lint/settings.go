@@ -159,7 +159,11 @@ func (s settings) readWords(prefix string, words []string, line int) {
 
 // configMap is one by its name, nil if it isn't here.
 func (l *workload) configMap(name string) *object {
-	return l.world.named[place{"ConfigMap", l.namespace, name}]
+	m := l.world.named[place{"ConfigMap", l.namespace, name}]
+	if m != nil && m.Node == nil {
+		m.node = (&reading{}).of(m)
+	}
+	return m
 }
 
 // mounted are the ConfigMaps among the pod's volumes.
@@ -186,7 +190,7 @@ func (s settings) readFile(name string, text node) {
 	}
 	switch path.Ext(base) {
 	case ".yaml", ".yml":
-		for _, doc := range split([]byte(text.text())) {
+		for doc := range split([]byte(text.text())) {
 			s.readYAML(doc.text, text.line()+doc.first, 0)
 		}
 	case ".properties":

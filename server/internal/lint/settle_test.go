@@ -137,17 +137,23 @@ spec:
 	}
 	for text, want := range map[string]int{same: 1, pod + volumes.String() + all.String(): maxMaps} {
 		w := read([]Source{{"x", []byte(text)}}, Options{})
-		w.join()
-		if got := len(w.workloads[0].mounted()); got != want {
+		if got := len(first(w).mounted()); got != want {
 			t.Errorf("%d ConfigMaps are looked at, want %d", got, want)
 		}
 	}
 	w := read([]Source{{"x", []byte(same)}}, Options{})
-	w.join()
-	m := w.workloads[0].mounted()[0]
+	m := first(w).mounted()[0]
 	if m.corefile(); m.asCorefile == nil {
 		t.Error("a Corefile is looked for each time")
 	}
+}
+
+// first is the first workload of a world.
+func first(w *world) *workload {
+	for l := range w.workloads() {
+		return l
+	}
+	return nil
 }
 
 // TestHugeProbes: what is beyond every number is long, not short.
@@ -201,9 +207,8 @@ func TestBoundedFindings(t *testing.T) {
 		"drained": {many(awsService + "target-group-attributes: '" + strings.Repeat("deregistration_delay.timeout_seconds=1,", 1000) + "'"), "E009", 20},
 	} {
 		w := read([]Source{{"x", []byte(c.text)}}, Options{})
-		w.join()
 		n := 0
-		for _, l := range w.workloads {
+		for l := range w.workloads() {
 			_, faulty := l.excuses()
 			for _, f := range append(faulty, w.hold(l)...) {
 				if f.Rule == c.rule || f.Rule == "" {
@@ -216,8 +221,7 @@ func TestBoundedFindings(t *testing.T) {
 		}
 	}
 	w := read([]Source{{"x", []byte(deployment + "---\n" + front + strings.Repeat("---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: i}\nspec: {defaultBackend: {service: {name: orders}}}\n", 2*maxFronts))}}, Options{})
-	w.join()
-	if got := len(w.workloads[0].ingresses()); got != maxFronts {
+	if got := len(first(w).ingresses()); got != maxFronts {
 		t.Errorf("%d Ingresses are looked at, want %d", got, maxFronts)
 	}
 }

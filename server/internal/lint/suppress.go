@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"bytes"
 	"fmt"
 	"regexp"
 	"strings"
@@ -25,30 +26,27 @@ without a reason, or a rule that doesn't exist, ignores nothing and is a finding
 	}
 }
 
-// suppress takes out what a comment excuses, and returns the comments that excuse nothing.
-func (w *world) suppress(found []Finding) (left, faulty []Finding) {
-	type spot struct {
-		file, rule string
-		line       int
-	}
-	excused := map[spot]bool{}
+// spot is a line and a rule that a comment speaks of.
+type spot struct {
+	file, rule string
+	line       int
+}
+
+// excused are the spots that comments excuse; those that excuse nothing are findings.
+func (w *world) excused() (spots map[spot]bool, faulty []Finding) {
+	spots = map[spot]bool{}
 	for _, f := range w.files {
-		for at, comment := range f.comments() {
+		for at, comment := range f.comments {
 			excuses, fault := readExcuses(comment.text)
 			if fault != "" {
 				faulty = append(faulty, complaint(f.name, at, "", "this comment "+fault))
 			}
 			for _, e := range excuses {
-				excused[spot{f.name, e.rule, comment.of}] = true
+				spots[spot{f.name, e.rule, comment.of}] = true
 			}
 		}
 	}
-	for _, f := range found {
-		if !excused[spot{f.File, f.Rule, f.Line}] {
-			left = append(left, f)
-		}
-	}
-	return left, faulty
+	return spots, faulty
 }
 
 func complaint(file string, line int, object, message string) Finding {
@@ -140,12 +138,13 @@ var (
 
 // comments are those that say what to ignore, by their line. One that stands alone speaks of the next line; within a
 // block of text nothing is a comment.
-func (f *file) comments() map[int]comment {
+func comments(text []byte) map[int]comment {
 	out := map[int]comment{}
 	var above []int
-	within := -1 // the least indentation that isn't text any more
-	for i, row := range f.lines {
-		row = strings.TrimRight(row, "\r")
+	within, i := -1, -1 // the least indentation that isn't text any more; the line before
+	for line := range bytes.Lines(text) {
+		i++
+		row := strings.TrimRight(string(line), "\r\n")
 		bare := strings.TrimLeft(row, " ")
 		indent := len(row) - len(bare)
 		if bare == "" || within >= 0 && indent > within {

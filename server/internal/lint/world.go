@@ -2,10 +2,13 @@ package lint
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/eiderhq/eider/window"
 )
@@ -14,9 +17,9 @@ import (
 type world struct {
 	options   Options
 	rules     []Rule
+	size      int // of the sources that were read
 	files     []*file
 	objects   []*object
-	workloads []*workload // those that serve, in the order of reading
 	faults    []Fault
 	named     map[place]*object
 	selectors map[label][]*object // Services by the first label of their selector
@@ -24,6 +27,8 @@ type world struct {
 	rollouts  map[place]*object   // by the workload whose pods they take
 	behind    map[place][]*object // by the Service: Ingresses and policies that name it
 	unchecked map[string]int      // objects that make pods of kinds that no rule knows, by kind
+	assumed   string              // settings of the first workload that are taken for its callers'
+	assuming  int                 // such workloads
 }
 
 // place is what an object's name is unique in.
@@ -70,48 +75,81 @@ type container struct {
 	hook        *pause // once asked for
 }
 
-// join finds what belongs together.
-func (w *world) join() {
-	w.index()
-	for _, o := range w.objects {
-		load := newWorkload(o)
-		if load == nil {
-			w.passOver(o)
-			continue
-		}
-		load.world = w
-		load.rolled = cmp.Or(w.rollouts[place{o.kind, o.namespace, o.name}], o)
-		load.scaler = w.scalers[place{load.rolled.kind, o.namespace, load.rolled.name}]
-		for key, value := range load.template.get("metadata", "labels").pairs() {
-			for i, service := range w.selectors[label{o.namespace, key, value.text()}] {
-				if i < maxCandidates && len(load.services) < maxServices && selects(service, load) {
-					load.services = append(load.services, service)
-				}
+// workloads are those that serve, in the order of reading, each with what belongs to it, and for its turn only.
+func (w *world) workloads() iter.Seq[*workload] {
+	return func(yield func(*workload) bool) {
+		w.index()
+		last := reading{}
+		for _, o := range w.objects {
+			if at, ok := o.refers(); ok && w.named[at] == nil {
+				w.pass(o.kind + " (its " + short(at.kind) + " isn't here)")
 			}
-		}
-		load.open()
-		if load.serves() {
-			w.workloads = append(w.workloads, load)
+			if !o.pods {
+				continue
+			}
+			o.node = last.of(o)
+			load := w.join(o)
+			if load.serves() && !yield(load) {
+				return
+			}
+			o.node = node{}
 		}
 	}
+}
+
+// reading is the document that was read last: a list holds many objects.
+type reading struct {
+	doc  *document
+	root *yaml.Node
+}
+
+// of reads an object's tree again.
+func (r *reading) of(o *object) node {
+	if r.doc != o.doc {
+		root, err := o.doc.read()
+		if err != nil {
+			return node{} // it was read before
+		}
+		r.doc, r.root = o.doc, root
+	}
+	n := node{r.root}.solid()
+	for _, i := range o.at {
+		if items := n.get("items"); items.ok() {
+			n = items
+		}
+		n = node{n.Content[i]}.solid()
+	}
+	return n
+}
+
+// join finds what belongs to a workload.
+func (w *world) join(o *object) *workload {
+	load := newWorkload(o)
+	load.world = w
+	load.rolled = cmp.Or(w.rollouts[place{o.kind, o.namespace, o.name}], o)
+	load.scaler = w.scalers[place{load.rolled.kind, o.namespace, load.rolled.name}]
+	for key, value := range load.template.get("metadata", "labels").pairs() {
+		for i, service := range w.selectors[label{o.namespace, key, value.text()}] {
+			if i < maxCandidates && len(load.services) < maxServices && selects(service, load) {
+				load.services = append(load.services, service)
+			}
+		}
+	}
+	load.open()
+	return load
 }
 
 // passOver notes an object that isn't looked at though it makes pods which may serve: of a kind that lint doesn't know one would
 // think that nothing was found.
 func (w *world) passOver(o *object) {
 	known := []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob", "Pod", "PodTemplate"}
-	kind := o.kind
-	at, refers := o.refers()
-	switch {
-	case slices.Contains(known, kind):
-		return
-	case refers && w.named[at] != nil:
-		return // it is looked at as the workload that it takes its pods from
-	case refers:
-		kind += " (its " + short(at.kind) + " isn't here)"
-	case !o.get("spec", "template", "spec", "containers").ok():
-		return
+	if _, refers := o.refers(); refers || slices.Contains(known, o.kind) || !o.get("spec", "template", "spec", "containers").ok() {
+		return // a Rollout that refers to a workload is looked at as that, if it is here
 	}
+	w.pass(o.kind)
+}
+
+func (w *world) pass(kind string) {
 	if w.unchecked == nil {
 		w.unchecked = map[string]int{}
 	}
