@@ -68,14 +68,15 @@ type BreakerRule uint8
 const (
 	BreakerNoRule      BreakerRule = iota // it isn't known which
 	BreakerFailureRate                    // too large a share of failures
-	BreakerSlowRate                       // too large a share of calls that were slow, or hang by now
+	BreakerSlowRate                       // too large a share of slow calls
+	BreakerHanging                        // the same, and most of them haven't come back
 	BreakerConsecutive                    // failures in a row
 	BreakerTrial                          // a trial didn't go well
 	BreakerRefused                        // nobody was there
 	BreakerByHand                         // somebody's decision
 )
 
-var breakerRules = [...]string{"", "failure rate", "slow-call rate", "failures in a row", "trial", "refused", "by hand"}
+var breakerRules = [...]string{"", "failure rate", "slow-call rate", "hanging", "failures in a row", "trial", "refused", "by hand"}
 
 // BreakerRules is how many rules there are.
 const BreakerRules = len(breakerRules)
@@ -118,7 +119,9 @@ func (b Breaker) Why() string {
 	case BreakerFailureRate:
 		return fmt.Sprintf("%d of %d calls failed", b.Count, b.Of)
 	case BreakerSlowRate:
-		return fmt.Sprintf("%d of %d calls were slow or hang", b.Count, b.Of)
+		return fmt.Sprintf("%d of %d calls were slow", b.Count, b.Of)
+	case BreakerHanging:
+		return fmt.Sprintf("calls hang there, %d of the last %d", b.Count, b.Of)
 	case BreakerConsecutive:
 		return fmt.Sprintf("%d calls in a row failed", b.Count)
 	case BreakerTrial:

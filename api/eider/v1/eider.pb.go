@@ -219,10 +219,11 @@ const (
 	BreakerRule_BREAKER_RULE_UNSPECIFIED  BreakerRule = 0
 	BreakerRule_BREAKER_RULE_FAILURE_RATE BreakerRule = 1
 	BreakerRule_BREAKER_RULE_SLOW_RATE    BreakerRule = 2
-	BreakerRule_BREAKER_RULE_CONSECUTIVE  BreakerRule = 3
-	BreakerRule_BREAKER_RULE_TRIAL        BreakerRule = 4
-	BreakerRule_BREAKER_RULE_REFUSED      BreakerRule = 5
-	BreakerRule_BREAKER_RULE_BY_HAND      BreakerRule = 6
+	BreakerRule_BREAKER_RULE_HANGING      BreakerRule = 3
+	BreakerRule_BREAKER_RULE_CONSECUTIVE  BreakerRule = 4
+	BreakerRule_BREAKER_RULE_TRIAL        BreakerRule = 5
+	BreakerRule_BREAKER_RULE_REFUSED      BreakerRule = 6
+	BreakerRule_BREAKER_RULE_BY_HAND      BreakerRule = 7
 )
 
 // Enum value maps for BreakerRule.
@@ -231,19 +232,21 @@ var (
 		0: "BREAKER_RULE_UNSPECIFIED",
 		1: "BREAKER_RULE_FAILURE_RATE",
 		2: "BREAKER_RULE_SLOW_RATE",
-		3: "BREAKER_RULE_CONSECUTIVE",
-		4: "BREAKER_RULE_TRIAL",
-		5: "BREAKER_RULE_REFUSED",
-		6: "BREAKER_RULE_BY_HAND",
+		3: "BREAKER_RULE_HANGING",
+		4: "BREAKER_RULE_CONSECUTIVE",
+		5: "BREAKER_RULE_TRIAL",
+		6: "BREAKER_RULE_REFUSED",
+		7: "BREAKER_RULE_BY_HAND",
 	}
 	BreakerRule_value = map[string]int32{
 		"BREAKER_RULE_UNSPECIFIED":  0,
 		"BREAKER_RULE_FAILURE_RATE": 1,
 		"BREAKER_RULE_SLOW_RATE":    2,
-		"BREAKER_RULE_CONSECUTIVE":  3,
-		"BREAKER_RULE_TRIAL":        4,
-		"BREAKER_RULE_REFUSED":      5,
-		"BREAKER_RULE_BY_HAND":      6,
+		"BREAKER_RULE_HANGING":      3,
+		"BREAKER_RULE_CONSECUTIVE":  4,
+		"BREAKER_RULE_TRIAL":        5,
+		"BREAKER_RULE_REFUSED":      6,
+		"BREAKER_RULE_BY_HAND":      7,
 	}
 )
 
@@ -3481,15 +3484,16 @@ const file_eider_v1_eider_proto_rawDesc = "" +
 	"\x17BREAKER_STATE_HALF_OPEN\x10\x03\x12\x1d\n" +
 	"\x19BREAKER_STATE_FORCED_OPEN\x10\x04\x12\x1f\n" +
 	"\x1bBREAKER_STATE_FORCED_CLOSED\x10\x05\x12\x1e\n" +
-	"\x1aBREAKER_STATE_METRICS_ONLY\x10\x06*\xd0\x01\n" +
+	"\x1aBREAKER_STATE_METRICS_ONLY\x10\x06*\xea\x01\n" +
 	"\vBreakerRule\x12\x1c\n" +
 	"\x18BREAKER_RULE_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19BREAKER_RULE_FAILURE_RATE\x10\x01\x12\x1a\n" +
-	"\x16BREAKER_RULE_SLOW_RATE\x10\x02\x12\x1c\n" +
-	"\x18BREAKER_RULE_CONSECUTIVE\x10\x03\x12\x16\n" +
-	"\x12BREAKER_RULE_TRIAL\x10\x04\x12\x18\n" +
-	"\x14BREAKER_RULE_REFUSED\x10\x05\x12\x18\n" +
-	"\x14BREAKER_RULE_BY_HAND\x10\x062\x83\x01\n" +
+	"\x16BREAKER_RULE_SLOW_RATE\x10\x02\x12\x18\n" +
+	"\x14BREAKER_RULE_HANGING\x10\x03\x12\x1c\n" +
+	"\x18BREAKER_RULE_CONSECUTIVE\x10\x04\x12\x16\n" +
+	"\x12BREAKER_RULE_TRIAL\x10\x05\x12\x18\n" +
+	"\x14BREAKER_RULE_REFUSED\x10\x06\x12\x18\n" +
+	"\x14BREAKER_RULE_BY_HAND\x10\a2\x83\x01\n" +
 	"\bRegistry\x12<\n" +
 	"\x06Attach\x12\x17.eider.v1.AttachRequest\x1a\x15.eider.v1.AttachReply(\x010\x01\x129\n" +
 	"\x05Watch\x12\x16.eider.v1.WatchRequest\x1a\x14.eider.v1.WatchReply(\x010\x01B/Z-github.com/eiderhq/eider/api/eider/v1;eiderv1b\x06proto3"
