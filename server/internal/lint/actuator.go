@@ -126,6 +126,7 @@ type barrier struct {
 	at          setting // what closes it; none if nothing opens it
 	fault       string
 	name, value string
+	unseen      bool // what it holds isn't in the manifest
 }
 
 // barriers are all before some endpoints: that they aren't exposed, are excluded, or may not be used.
@@ -145,13 +146,13 @@ func (l *workload) barriers(endpoints []string) (found []barrier) {
 	}
 	for _, endpoint := range endpoints {
 		if port := set("management.server.port"); strings.HasPrefix(port.value, "-") {
-			found = append(found, barrier{endpoint, port, "is closed", "MANAGEMENT_SERVER_PORT", portOf(l.main)})
+			found = append(found, barrier{endpoint, port, "is closed", "MANAGEMENT_SERVER_PORT", portOf(l.main), false})
 		}
-		if (known || !include.ok()) && !names(included, endpoint) {
-			found = append(found, barrier{endpoint, include, "isn't exposed", "MANAGEMENT_ENDPOINTS_WEB_EXPOSURE_INCLUDE", strings.Join(wanted, ",")})
+		if unseen := include.ok() && !known; !names(included, endpoint) && (!unseen || endpoint == registryEndpoint) {
+			found = append(found, barrier{endpoint, include, "isn't exposed", "MANAGEMENT_ENDPOINTS_WEB_EXPOSURE_INCLUDE", strings.Join(wanted, ","), unseen})
 		}
 		if names(excluded, endpoint) {
-			found = append(found, barrier{endpoint, exclude, "is excluded", "MANAGEMENT_ENDPOINTS_WEB_EXPOSURE_EXCLUDE", strings.Join(kept, ",")})
+			found = append(found, barrier{endpoint, exclude, "is excluded", "MANAGEMENT_ENDPOINTS_WEB_EXPOSURE_EXCLUDE", strings.Join(kept, ","), false})
 		}
 		for _, s := range l.denied(endpoint) {
 			name, value := "MANAGEMENT_ENDPOINT_"+strings.ToUpper(endpoint)+"_ACCESS", "unrestricted"
@@ -161,7 +162,7 @@ func (l *workload) barriers(endpoints []string) (found []barrier) {
 			case s.is("enabled") || s.is("enabledbydefault"):
 				name, value = "MANAGEMENT_ENDPOINT_"+strings.ToUpper(endpoint)+"_ENABLED", "true"
 			}
-			found = append(found, barrier{endpoint, s, "may not be called", name, value})
+			found = append(found, barrier{endpoint, s, "may not be called", name, value, false})
 		}
 	}
 	return found

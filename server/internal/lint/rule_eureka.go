@@ -136,7 +136,7 @@ func (l *workload) calling() window.Sum {
 func (l *workload) settled() (rows []string) {
 	if l.registered {
 		for _, b := range l.barriers(l.endpoints()) {
-			if row := l.opening(b); !slices.Contains(rows, row) {
+			if row := l.opening(b); !b.unseen && !slices.Contains(rows, row) {
 				rows = append(rows, row)
 			}
 		}

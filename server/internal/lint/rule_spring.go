@@ -36,7 +36,10 @@ readinessProbe:
 				}
 				f := Finding{File: b.at.file, Line: b.at.line, Patch: l.entries(l.opening(b)),
 					Message: fmt.Sprintf("container %s needs its endpoint %s, which %s: %s is %q; %s", l.main.name, b.endpoint, b.fault, b.at.name, short(b.at.value), harm)}
-				if !b.at.ok() {
+				switch {
+				case b.unseen:
+					f.Severity, f.Message = Note, fmt.Sprintf("container %s needs its endpoint %s; whether %s names it can't be told from here", l.main.name, b.endpoint, b.at.name)
+				case !b.at.ok():
 					f = l.here(hook.line, fmt.Sprintf("container %s needs its endpoint %s, which nothing here exposes, nor does Spring Boot by itself: unless its jar does, %s", l.main.name, b.endpoint, harm), f.Patch)[0]
 					f.Severity = Warning
 				}
