@@ -46,12 +46,12 @@ func TestVerdictsTimesAreDistances(t *testing.T) {
 
 func TestVerdictsOfStrangers(t *testing.T) {
 	now := time.UnixMilli(1e12)
-	for _, m := range []*pb.Verdict{nil, {}, {Id: "1"}, {Nonce: 1}, {Id: "a\x1b[2J", Nonce: 1}, {Id: "1", Nonce: 1, State: -1}, {Id: "1", Nonce: 1, State: 7}, {Id: "1", Nonce: 1, State: math.MinInt32}} {
+	for _, m := range []*pb.Verdict{nil, {}, {Id: "1"}, {Nonce: 1}, {Id: "a\x1b[2J", Nonce: 1}, {Id: "1", Nonce: 1, State: -1}, {Id: "1", Nonce: 1, State: pb.BreakerState(eider.BreakerStates)}, {Id: "1", Nonce: 1, State: math.MinInt32}} {
 		if v, err := ToVerdict(m, "orders", now); err == nil {
 			t.Errorf("%v was read as %v", m, v)
 		}
 	}
-	for _, rule := range []pb.BreakerRule{-1, 8, math.MaxInt32} {
+	for _, rule := range []pb.BreakerRule{-1, pb.BreakerRule(eider.BreakerRules), math.MaxInt32} {
 		if v, err := ToVerdict(&pb.Verdict{Id: "1", Nonce: 1, Rule: rule}, "orders", now); err != nil || v.Rule != eider.BreakerNoRule {
 			t.Errorf("rule %d was read as %v, %v; want none", rule, v.Rule, err)
 		}

@@ -111,14 +111,14 @@ func (a *app) drawEvent(t *table, e *eider.Event) {
 // hueOf colours what a reader looks for.
 func hueOf(kind eider.EventKind) string {
 	switch kind {
-	case eider.EventReleased, eider.EventRegistered, eider.EventCured, eider.EventBarrier, eider.EventPreserved, eider.EventKept:
+	case eider.EventReleased, eider.EventRegistered, eider.EventCured, eider.EventBarrier, eider.EventPreserved, eider.EventKept, eider.EventBreakersClosed:
 		return good
 	case eider.EventLeaving, eider.EventStatus, eider.EventReattached, eider.EventTrial, eider.EventRestored:
 		return moves
 	case eider.EventLeft, eider.EventCallerJoined, eider.EventCallerLeft:
 		return dim
 	case eider.EventSuspect, eider.EventCapped, eider.EventStreamEnded, eider.EventPaused, eider.EventPreserving,
-		eider.EventHeld, eider.EventHoldEnded, eider.EventHeldGone:
+		eider.EventHeld, eider.EventHoldEnded, eider.EventHeldGone, eider.EventBreakerOpen:
 		return warn
 	}
 	return bad

@@ -130,7 +130,7 @@ func (a *app) root() *cobra.Command {
 	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)) // it fails for an unknown flag only
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Run:"}, &cobra.Group{ID: "ask", Title: "Ask a registry:"}, &cobra.Group{ID: "access", Title: "Say who may:"},
 		&cobra.Group{ID: "know", Title: "Know the number (no registry needed):"})
-	for _, cmd := range []*cobra.Command{a.servicesCommand(), a.instancesCommand(), a.callersCommand(), a.drainsCommand(), a.eventsCommand(),
+	for _, cmd := range []*cobra.Command{a.servicesCommand(), a.instancesCommand(), a.callersCommand(), a.breakersCommand(), a.drainsCommand(), a.eventsCommand(),
 		a.holdCommand(), a.releaseCommand()} {
 		cmd.GroupID = "ask"
 		a.addressFlags(cmd)

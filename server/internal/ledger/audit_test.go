@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -177,7 +178,7 @@ func TestCountsNeverDrift(t *testing.T) {
 		c.tb = New(Config{Node: "a", Fresh: rapid.Bool().Draw(rt, "fresh"), Retention: 90 * time.Second, MaxTombstones: 4}, c.now)
 		for range rapid.IntRange(1, 120).Draw(rt, "steps") {
 			did := c.step()
-			if err := audit(c.tb); err != nil {
+			if err := cmp.Or(audit(c.tb), auditVerdicts(c.tb)); err != nil {
 				rt.Fatalf("after %s: %v", did, err)
 			}
 		}
@@ -234,7 +235,7 @@ func (c *chaos) step() string {
 	peer := Peer{Caller: fmt.Sprint("p", c.n("process", 4)), Addr: netip.MustParseAddr("10.0.0.1")}
 	verbs := []string{"attach", "attach", "register", "register", "register", "beat", "status", "leave", "left", "detach", "dialed", "dialed",
 		"follow", "follow", "subscribe", "subscribe", "unsubscribe", "ack", "doubt", "goodbye", "unfollow", "look", "look", "look", "extend", "apply", "peers", "report",
-		"poll", "poll", "work", "work"}
+		"poll", "poll", "work", "work", "verdicts", "verdicts", "verdicts"}
 	verb := rapid.SampledFrom(verbs).Draw(c.t, "verb")
 	switch verb {
 	case "attach":
@@ -294,6 +295,8 @@ func (c *chaos) callers(verb string, f Follower, svc string, peer Peer) {
 		for _, d := range c.departures() {
 			c.took(c.tb.Doubt(c.now, f, d))
 		}
+	case "verdicts":
+		c.took(c.tb.Verdicts(c.now, f, svc, c.verdicts()))
 	case "goodbye":
 		c.took(c.tb.Goodbye(c.now, f))
 	case "unfollow":

@@ -57,6 +57,7 @@ func (t *Table) become(e *entry, rec eider.Record, owner string, sess *session) 
 	}
 	t.settle(e)
 	t.note(e)
+	t.reconsider(e)
 	if e.hold != nil {
 		e.hold.look(t, e)
 	}
@@ -131,6 +132,7 @@ func (t *Table) end(e *entry, status eider.Status, kind eider.EventKind, why str
 	t.note(e)
 	t.entomb(e, true)
 	t.finishAll(e, status)
+	t.reconsider(e)
 	if e.hold != nil {
 		e.hold.look(t, e)
 	}

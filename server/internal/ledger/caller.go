@@ -10,8 +10,9 @@ import (
 
 // follower is one watch stream of a caller. A caller that reconnects may have two for a while.
 type follower struct {
-	proc *process
-	subs []*following
+	proc  *process
+	subs  []*following
+	since time.Time
 }
 
 // following is one caller of one service: connected, or remembered for a while after its last stream
@@ -68,7 +69,7 @@ func (t *Table) Follow(now time.Time, f Follower, p Peer) Effects {
 		proc := t.claim(p)
 		proc.streams++
 		proc.watches = append(proc.watches, f)
-		t.followers[f] = &follower{proc: proc}
+		t.followers[f] = &follower{proc: proc, since: now}
 		t.reconnected(proc)
 	}
 	return t.take()
@@ -174,6 +175,7 @@ func (t *Table) unfollow(f *following, why string) {
 		t.callers--
 	}
 	t.pollsNoMore(f)
+	t.retractAll(p, svc, 0)
 	f.streams = 0
 	t.noteCaller(f)
 	t.alarms.cancel(f)
@@ -225,6 +227,7 @@ func (t *Table) Unsubscribe(now time.Time, f Follower, service string) Effects {
 		fl := follower.proc.following(t.services[service])
 		if i := slices.Index(follower.subs, fl); fl != nil && i >= 0 {
 			follower.subs = slices.Delete(follower.subs, i, i+1)
+			t.retractAll(follower.proc, fl.svc, f)
 			if fl.streams--; fl.streams == 0 {
 				t.excuse(fl, eider.Unfollowed)
 				t.unfollow(fl, "no longer follows")
@@ -302,6 +305,7 @@ func (t *Table) Unfollow(now time.Time, f Follower, how Ending) Effects {
 // drop ends a watch stream; who followed by it alone is remembered.
 func (t *Table) drop(id Follower, f *follower) {
 	delete(t.followers, id)
+	t.retractAll(f.proc, nil, id)
 	f.proc.streams--
 	f.proc.watches = slices.DeleteFunc(f.proc.watches, func(other Follower) bool { return other == id })
 	for _, fl := range f.subs {

@@ -140,6 +140,7 @@ type process struct {
 	follows              []*following
 	polls                bool   // has no streams: it asks now and then
 	wait                 moment // it was told to come back by then
+	verdicts             []*verdict
 }
 
 // service is one name with its instances and its callers.
@@ -152,10 +153,12 @@ type service struct {
 	recent    []*entry // who ended lately, the latest last; some may have come back
 	followers []*following
 	running   []*drain
-	strangers int       // instances with unknown callers
-	strange   time.Time // the first of them said so
-	polled    caps      // of its pollers
-	used      bool      // counts towards the limit: has an instance or a caller
+	strangers int                 // instances with unknown callers
+	strange   time.Time           // the first of them said so
+	polled    caps                // of its pollers
+	tripped   map[string]*tripped // by id
+	opened    uint64              // times that a breaker was told to have opened
+	used      bool                // counts towards the limit: has an instance or a caller
 	count     [lines]int
 	held      int // live ones that are held
 }

@@ -144,11 +144,18 @@ func (t *Table) Doubt(now time.Time, f Follower, d eider.Departure) Effects {
 	case e.refused && !t.mayConfirm(e, e.doubter):
 	case e.refused:
 		t.refuted(e, "its stream ended, its port refuses, and callers see the same")
-	case e.reachable && e.dialable && (e.dialed == 0 || e.dialed+dialEvery <= t.clock):
+	default:
+		t.redial(e)
+	}
+	return t.take()
+}
+
+// redial asks anew whether somebody is there, because callers give reason to: once in a while, whoever asks for it.
+func (t *Table) redial(e *entry) {
+	if e.reachable && e.dialable && (e.dialed == 0 || e.dialed+dialEvery <= t.clock) {
 		e.dialed = t.clock
 		t.dial(e, 0, 1)
 	}
-	return t.take()
 }
 
 // storm is a time in which so many streams ended that this node's network explains it.

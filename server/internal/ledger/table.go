@@ -69,6 +69,10 @@ type Table struct {
 	ends        []moment       // streams lost within the last second
 	storm       storm
 
+	verdicts     int    // of all callers
+	verdictsFrom moment // of the time in which events of them are counted …
+	verdictsTold int    // … and how many there were
+
 	fx Effects // of the method at work
 }
 

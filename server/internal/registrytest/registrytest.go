@@ -38,7 +38,7 @@ type Setup struct {
 
 // Run holds a registry to the contract. open makes one that hasn't run; the suite runs it.
 func Run(t *testing.T, open func(t *testing.T, s Setup) replica.Registry) {
-	for _, c := range slices.Concat(streamCases, instanceCases, evidenceCases, viewCases, drainCases, pollerCases, shownCases, unknownCases, hungCases, holdCases, readerCases) {
+	for _, c := range slices.Concat(streamCases, instanceCases, evidenceCases, viewCases, drainCases, pollerCases, shownCases, unknownCases, hungCases, holdCases, readerCases, verdictCases) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := &world{T: t, answers: make(map[string]error)}

@@ -35,6 +35,7 @@ type Reader interface {
 	View(service string) (*eider.View, bool)            // false if the node has never heard of the service
 	Timing(service string) (eider.Timing, bool)         // what its windows are derived from; false as with View
 	Callers(service string) []eider.Caller              // ordered by service and id; "" means of every service
+	Breakers(service string) ([]eider.Breakers, int)    // of whom some caller's breaker isn't closed, ordered by service and id; and how many callers have a stream to tell by; "" means of every service
 	Drains(service string) []eider.Drain                // newest first, the running ones and the last 256; "" means all
 	Events(after uint64) ([]eider.Event, bool)          // what is kept after that number; false if some before it were lost
 	EventsWait(ctx context.Context, after uint64) error // returns once there is an event after that number
@@ -45,6 +46,15 @@ type Glance struct {
 	eider.Summary
 	Timing eider.Timing // without Void
 	Away   int          // callers that acknowledge and have no stream, remembered since drains wait for them
+
+	Tripped Tripped
+}
+
+// Tripped is what callers' breakers say of the instances of one service, in numbers.
+type Tripped struct {
+	States    [eider.BreakerStates]int // breakers by their state; how many are closed isn't known
+	Instances int                      // of which some caller's breaker turns calls away
+	Opened    uint64                   // times that a caller has told that one has opened
 }
 
 // Running are the drains that run, in numbers.
@@ -176,6 +186,9 @@ type Watcher interface {
 	Unsubscribe(service string)
 	Ack(service string, at eider.Cursor, letGo, noAlternative []eider.Departure)
 	Doubt(eider.Departure)
+	// Verdicts tells what the process' breakers say of instances of a service that it follows; at most
+	// eider.MaxVerdicts that aren't closed are kept of one process, as long as the stream lasts.
+	Verdicts(service string, said []eider.Verdict)
 	// Next blocks until there are views or trials to send and returns them encoded (a WatchReply each), in order.
 	// The bytes are shared with other streams: send them, don't write to them. The slice of them is valid
 	// until the next call. Every Subscribe is answered by at least one view: who is current gets a delta

@@ -109,6 +109,7 @@ func Both(reg replica.Reader, cfg Config) Console {
 		{"/v1/services", "every service at a glance: ?limit= &after=", reader, c.services},
 		{"/v1/services/{service}", "one service: its instances, and who of them ended lately: ?limit= &after= &wait= (with If-None-Match); a caller that polls says so: &caller= &every= &cache=", reader, c.view},
 		{"/v1/callers", "who calls, and how far behind they are: ?service= &limit= &after=", reader, c.callers},
+		{"/v1/breakers", "for which instances some caller's circuit breaker isn't closed, and why: ?service= &limit= &after=", reader, c.breakers},
 		{"/v1/window", "for how long a departed instance of a service is still called: derived, and measured: ?service=", reader, c.window},
 		{"/v1/drains", "planned departures, running and past: ?service= &limit=", reader, c.drains},
 		{"/v1/holds", "who is held: ?limit= &after=; POST {service, id, for, reason} holds an instance", reader, c.holds},

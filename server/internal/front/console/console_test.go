@@ -49,6 +49,20 @@ func scene() *stage.Registry {
 		Gone: []eider.Gone{{ID: "0", Incarnation: nonce(9), Attachment: 1, Version: 4, Status: eider.Left}}})
 	reg.SetView(&eider.View{Service: "pay", Cursor: eider.Cursor{Run: run, Number: 1}, Complete: true,
 		Instances: []eider.Instance{instance("pay", "a", eider.Starting, 0)}})
+	breaker := func(state eider.BreakerState, rule eider.BreakerRule, count, of uint64, ago, retry time.Duration) eider.Breaker {
+		b := eider.Breaker{State: state, Rule: rule, Count: count, Of: of, Since: now.Add(-ago)}
+		if retry > 0 {
+			b.Retry = now.Add(retry)
+		}
+		return b
+	}
+	reg.SetBreakers(
+		eider.Breakers{Key: eider.Key{Service: "orders", ID: "1"}, Incarnation: nonce('1'), State: eider.BreakerOpen, Rejecting: 2, Told: 3, Callers: 3, Seen: []eider.Seen{
+			{Caller: "checkout@b2f19c", Breaker: breaker(eider.BreakerOpen, eider.BreakerSlowRate, 7, 10, 12*time.Second, 3*time.Second)},
+			{Caller: "web@11aa22", Breaker: breaker(eider.BreakerHalfOpen, eider.BreakerTrial, 0, 0, time.Second, 0)}}, LeftOut: 1},
+		eider.Breakers{Key: eider.Key{Service: "pay", ID: "a"}, Incarnation: nonce('a'), State: eider.BreakerForcedOpen, Rejecting: 1, Told: 1, Callers: 1, Seen: []eider.Seen{
+			{Caller: "web@11aa22", Breaker: breaker(eider.BreakerForcedOpen, eider.BreakerByHand, 0, 0, time.Hour, 0)}}},
+	)
 	reg.SetTiming(eider.Timing{Service: "pay", Beat: 2 * time.Second, Lease: 45 * time.Second, SuspectAfter: 4500 * time.Millisecond, Evidence: 300 * time.Millisecond,
 		Reattach: time.Second, Batch: 5 * time.Millisecond, Cap: 8 * time.Second, Before: 3 * time.Second, Bound: 8 * time.Second})
 	reg.SetTiming(eider.Timing{Service: "orders", Beat: 2 * time.Second, Lease: 20 * time.Second, SuspectAfter: 4500 * time.Millisecond, Evidence: 300 * time.Millisecond,
@@ -106,6 +120,7 @@ func TestAnswers(t *testing.T) {
 			"/", "/healthz", "/readyz", "/v1/services", "/v1/services?limit=1", "/v1/services?after=orders",
 			"/v1/services/orders", "/v1/services/ORDERS?limit=1", "/v1/services/orders?after=2&limit=1", "/v1/services/pay",
 			"/v1/callers", "/v1/callers?limit=1", "/v1/callers?after=orders/checkout@b2f19c", "/v1/callers?service=pay",
+			"/v1/breakers", "/v1/breakers?limit=1", "/v1/breakers?after=orders/1", "/v1/breakers?service=orders&wait=1s", "/v1/breakers?service=ordesr",
 			"/v1/drains?service=orders", "/v1/drains?limit=1", "/v1/drains?service=pay",
 			"/v1/window?service=orders", "/v1/window?service=pay", "/v1/window", "/v1/window?service=order", "/v1/window?service=orders&limit=1",
 			"/v1/events", "/v1/events?after=2", "/v1/events?after=abc-3", "/v1/events?after=def-3&limit=1", "/v1/events?last=1", "/v1/events?service=pay",

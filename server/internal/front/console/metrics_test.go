@@ -164,7 +164,7 @@ func TestExceededWindowsAreCounted(t *testing.T) {
 // FuzzRequests: whatever is asked for, the answer is JSON (or metrics, or 304), within bounds, and no 500.
 func FuzzRequests(f *testing.F) {
 	for _, seed := range [][2]string{{"/v1/services", "limit=1&after=a"}, {"/v1/services/orders", "after=%00"}, {"/v1/events", "after=abc-1"}, {"/v1/events", "last=3&service=orders"},
-		{"/v1/sd", "port=metrics"}, {"/v1/callers", "after=orders/x"}, {"/v1/drains", "service=%2e"}, {"/", "?"}, {"//", ""}, {"/v1/services/a/b", ""}, {"", ""}, {"no-slash", "0"}, {"/v1/services/\xff", "\xff"}} {
+		{"/v1/sd", "port=metrics"}, {"/v1/callers", "after=orders/x"}, {"/v1/breakers", "service=orders&after=%2f"}, {"/v1/drains", "service=%2e"}, {"/", "?"}, {"//", ""}, {"/v1/services/a/b", ""}, {"", ""}, {"no-slash", "0"}, {"/v1/services/\xff", "\xff"}} {
 		f.Add(seed[0], seed[1])
 	}
 	h := New(scene(), Config{Logger: quiet()})

@@ -24,6 +24,7 @@ type state struct {
 	services, instances, callers, changes      *prometheus.Desc
 	behind, disconnected, drains, drainWaiting *prometheus.Desc
 	holds, held, holdWaiting, window           *prometheus.Desc
+	breakers, tripped, opened                  *prometheus.Desc
 
 	mu       sync.Mutex
 	labelled map[string]bool // keeps its label until the node forgets it, or counters would jump
@@ -51,6 +52,9 @@ func newState(reg replica.Reader) *state {
 		holds:        desc("holds", "Keys that an operator holds, also those of which nobody is listed."),
 		held:         desc("instances_held", "Listed instances that an operator holds, whatever their state, by service.", "service"),
 		window:       desc("window_seconds", "For how long a departed instance may still be called, at the worst, by service and path: planned, crash (a lost host), suspect (a lost host, until callers prefer others). The longest of the others is service=\"_other\".", "service", "path"),
+		breakers:     desc("breakers", "Callers' circuit breakers of listed instances by the instance's service and state: open, half-open, ramping, by hand (forced open, forced closed, metrics only). Those that are closed aren't counted.", "service", "state"),
+		tripped:      desc("instances_tripped", "Listed instances of which some caller's circuit breaker turns calls away, by service.", "service"),
+		opened:       desc("breakers_opened_total", "Times that a caller has told that its circuit breaker of an instance has opened, by the instance's service.", "service"),
 		holdWaiting:  desc("hold_waiting_callers", "Callers that haven't let go of a held instance yet."),
 	}
 }
@@ -58,7 +62,7 @@ func newState(reg replica.Reader) *state {
 // Describe implements [prometheus.Collector].
 func (s *state) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{s.info, s.start, s.ready, s.complete, s.void, s.bound, s.services, s.instances,
-		s.callers, s.changes, s.behind, s.disconnected, s.drains, s.drainWaiting, s.holds, s.held, s.holdWaiting, s.window} {
+		s.callers, s.changes, s.behind, s.disconnected, s.drains, s.drainWaiting, s.holds, s.held, s.holdWaiting, s.window, s.breakers, s.tripped, s.opened} {
 		ch <- d
 	}
 }
@@ -94,6 +98,12 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 		gauge(s.held, float64(one.Held), one.Service)
 		gauge(s.callers, float64(one.Callers), one.Service)
 		gauge(s.behind, float64(one.Behind), one.Service)
+		gauge(s.tripped, float64(one.tripped.Instances), one.Service)
+		gauge(s.breakers, float64(one.tripped.States[eider.BreakerOpen]), one.Service, "open")
+		gauge(s.breakers, float64(one.tripped.States[eider.BreakerHalfOpen]), one.Service, "half-open")
+		gauge(s.breakers, float64(one.tripped.States[eider.BreakerRamping]), one.Service, "ramping")
+		gauge(s.breakers, float64(one.byHand()), one.Service, "by hand")
+		ch <- prometheus.MustNewConstMetric(s.opened, prometheus.CounterValue, float64(one.tripped.Opened), one.Service)
 		ch <- prometheus.MustNewConstMetric(s.changes, prometheus.CounterValue, float64(one.Cursor.Number), one.Service)
 	}
 
@@ -108,11 +118,17 @@ func (s *state) Collect(ch chan<- prometheus.Metric) {
 type line struct {
 	eider.Summary
 	planned, crash, suspect time.Duration // the worst cases
+	tripped                 replica.Tripped
+}
+
+// byHand counts the breakers that somebody has set.
+func (l *line) byHand() int {
+	return l.tripped.States[eider.BreakerForcedOpen] + l.tripped.States[eider.BreakerForcedClosed] + l.tripped.States[eider.BreakerMetricsOnly]
 }
 
 func lineOf(g *replica.Glance) line {
 	t := &g.Timing
-	return line{g.Summary, t.Bound, t.Lease + t.Batch, t.SuspectAfter + t.Batch}
+	return line{g.Summary, t.Bound, t.Lease + t.Batch, t.SuspectAfter + t.Batch, g.Tripped}
 }
 
 // add sums another service up: counts are added, and of windows the longest counts, since a sum of them means nothing.
@@ -126,6 +142,11 @@ func (l *line) add(other line) {
 	l.Callers += other.Callers
 	l.Behind += other.Behind
 	l.Cursor.Number += other.Cursor.Number
+	l.tripped.Instances += other.tripped.Instances
+	l.tripped.Opened += other.tripped.Opened
+	for s, n := range other.tripped.States {
+		l.tripped.States[s] += n
+	}
 	l.planned, l.crash, l.suspect = max(l.planned, other.planned), max(l.crash, other.crash), max(l.suspect, other.suspect)
 }
 

@@ -110,6 +110,7 @@ func (f *fake) Glances() iter.Seq[replica.Glance]              { return func(fun
 func (f *fake) Summary(string) (eider.Summary, bool)           { return eider.Summary{}, false }
 func (f *fake) Running() replica.Running                       { return replica.Running{} }
 func (f *fake) Callers(string) []eider.Caller                  { return nil }
+func (f *fake) Breakers(string) ([]eider.Breakers, int)        { return nil, 0 }
 func (f *fake) Drains(string) []eider.Drain                    { return nil }
 func (f *fake) Timing(string) (eider.Timing, bool)             { return eider.Timing{}, false }
 func (f *fake) Events(uint64) ([]eider.Event, bool)            { return nil, true }
@@ -206,6 +207,20 @@ func (s fakeWatcher) Ack(service string, at eider.Cursor, letGo, noAlternative [
 	s.f.note("ack %s %s %d %d", service, at, len(letGo), len(noAlternative))
 }
 func (s fakeWatcher) Doubt(d eider.Departure) { s.f.note("doubt %s", d.Key) }
+func (s fakeWatcher) Verdicts(service string, said []eider.Verdict) {
+	s.check(service, nil)
+	words := ""
+	for _, v := range said {
+		if eider.CheckID(v.ID) != nil || v.Incarnation.Nonce == 0 || int(v.State) >= eider.BreakerStates || int(v.Rule) >= eider.BreakerRules || v.Service != service {
+			s.breaks("verdict %+v", v)
+		}
+		words += fmt.Sprintf(" %s %s", v.ID, v.State)
+	}
+	if len(said) > eider.MaxVerdicts {
+		s.breaks("%d verdicts", len(said))
+	}
+	s.f.note("verdicts %s%s", service, words)
+}
 func (s fakeWatcher) Next(ctx context.Context) ([][]byte, error) {
 	select {
 	case views := <-s.views:

@@ -108,6 +108,8 @@ func FuzzWatchStream(f *testing.F) {
 	f.Add(scriptOf(f, watchHello(false), subscribe("a"), subscribe("b"), subscribe("c"), subscribe("d"), subscribe("e"), subscribe("-"),
 		&pb.WatchRequest{Kind: &pb.WatchRequest_Ack{Ack: &pb.Ack{Service: "a", Cursor: &pb.Cursor{Run: 1, Number: 2}, LetGo: dep, NoAlternative: dep}}},
 		&pb.WatchRequest{Kind: &pb.WatchRequest_Doubt{Doubt: &pb.Doubt{Service: "a", Id: "1", Nonce: 9}}},
+		&pb.WatchRequest{Kind: &pb.WatchRequest_Verdicts{Verdicts: &pb.Verdicts{Service: "a", Verdicts: []*pb.Verdict{{Id: "1", Nonce: 9, State: 2, Rule: 2, Count: 7, Of: 10, SinceMs: 5, RetryMs: 1000},
+			{Id: "2", Nonce: 9, State: 99, Rule: -1}, {Id: "no id", Nonce: 9, State: 2}, {Id: "3", State: 2}, {}}}}},
 		&pb.WatchRequest{Kind: &pb.WatchRequest_Unsubscribe{Unsubscribe: &pb.Unsubscribe{Service: "a"}}},
 		&pb.WatchRequest{Kind: &pb.WatchRequest_Ping{Ping: &pb.Ping{Number: 1}}},
 		&pb.WatchRequest{Kind: &pb.WatchRequest_Goodbye{Goodbye: &pb.Goodbye{}}}))

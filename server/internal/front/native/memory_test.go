@@ -28,6 +28,7 @@ type idleWatcher struct{ subscribed *atomic.Int64 }
 func (idleWatcher) Unsubscribe(string)                                             {}
 func (idleWatcher) Ack(string, eider.Cursor, []eider.Departure, []eider.Departure) {}
 func (idleWatcher) Doubt(eider.Departure)                                          {}
+func (idleWatcher) Verdicts(string, []eider.Verdict)                               {}
 func (idleWatcher) End(replica.Ending)                                             {}
 func (w idleWatcher) Subscribe(string, eider.Cursor, []eider.Departure) error {
 	w.subscribed.Add(1)

@@ -40,6 +40,7 @@ func (w *watcher) incoming() proto.Message { return new(pb.WatchRequest) }
 func (w *watcher) hello(m proto.Message) *pb.Hello { return m.(*pb.WatchRequest).GetHello() }
 
 func (w *watcher) welcome(m *pb.Welcome) proto.Message {
+	m.Verdicts = true
 	return &pb.WatchReply{Kind: &pb.WatchReply_Welcome{Welcome: m}}
 }
 
@@ -93,6 +94,11 @@ func (w *watcher) handle(m proto.Message) error {
 				Incarnation: eider.Incarnation{Nonce: d.GetNonce()}})
 		}
 		return nil
+	case *pb.WatchRequest_Verdicts:
+		if v := kind.Verdicts; !w.observer && w.follows(v.GetService()) {
+			w.at.Verdicts(v.GetService(), verdicts(v, time.Now()))
+		}
+		return nil
 	case *pb.WatchRequest_Goodbye:
 		return &ending{how: replica.Bye}
 	case *pb.WatchRequest_Moving:
@@ -129,6 +135,19 @@ func departures(ms []*pb.Departure, service string) []eider.Departure {
 		}
 	}
 	return kept
+}
+
+// verdicts reads as many verdicts as one may tell, and leaves out those that say nothing.
+func verdicts(m *pb.Verdicts, now time.Time) []eider.Verdict {
+	ms := m.GetVerdicts()
+	ms = ms[:min(len(ms), eider.MaxVerdicts)]
+	out := make([]eider.Verdict, 0, len(ms))
+	for _, one := range ms {
+		if v, err := wire.ToVerdict(one, m.GetService(), now); err == nil {
+			out = append(out, v)
+		}
+	}
+	return out
 }
 
 func (w *watcher) subscribe(m *pb.Subscribe) error {

@@ -65,7 +65,7 @@ func (r *Registry) Glances() iter.Seq[replica.Glance] {
 				for _, name := range names {
 					if steps, known := t.Steps(name); known {
 						steps.Batch = window
-						some = append(some, replica.Glance{Summary: r.summary(t, name), Timing: steps, Away: t.Away(name)})
+						some = append(some, replica.Glance{Summary: r.summary(t, name), Timing: steps, Away: t.Away(name), Tripped: replica.Tripped(t.Tripped(name))})
 					}
 				}
 			})
@@ -147,6 +147,24 @@ func (r *Registry) Callers(service string) (out []eider.Caller) {
 		return cmp.Or(strings.Compare(a.Service, b.Service), strings.Compare(a.ID, b.ID))
 	})
 	return out
+}
+
+// Breakers returns what callers' breakers say of the instances of a service, "" means any, ordered by service and id;
+// and how many callers have a stream to tell by.
+func (r *Registry) Breakers(service string) (out []eider.Breakers, callers int) {
+	names := []string{service}
+	if service == "" {
+		names = r.names()
+	}
+	r.look(func(_ time.Time, t *ledger.Table) { callers = t.Reporting(service) })
+	for some := range slices.Chunk(names, atALook) {
+		r.look(func(_ time.Time, t *ledger.Table) {
+			for _, name := range some {
+				out = append(out, t.Breakers(name)...)
+			}
+		})
+	}
+	return out, callers
 }
 
 // Drains returns the departures of a service, "" means any, the newest first.

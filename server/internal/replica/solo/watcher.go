@@ -121,6 +121,15 @@ func (w *watcher) Doubt(d eider.Departure) {
 	}
 }
 
+func (w *watcher) Verdicts(service string, said []eider.Verdict) {
+	r := w.r
+	defer r.mu.Unlock()
+	now, err := r.enter("tell of breakers")
+	if err == nil && r.followers[w.follower] == w {
+		r.apply(now, r.table.Verdicts(now, w.follower, service, said))
+	}
+}
+
 // Next returns frames; the slice, but not the bytes, is written to by the next call.
 func (w *watcher) Next(ctx context.Context) ([][]byte, error) {
 	frames, err := w.hub.Next(ctx)

@@ -21,6 +21,7 @@ type Registry struct {
 	views    map[string]*eider.View
 	callers  []eider.Caller
 	drains   []eider.Drain
+	breakers []eider.Breakers
 	timings  map[string]eider.Timing
 	events   []eider.Event
 	kept     int // of events
@@ -97,6 +98,30 @@ func (r *Registry) SetDrains(drains ...eider.Drain) {
 	r.drains = drains
 }
 
+// SetBreakers replaces what callers' breakers say; how many callers could is as many as SetCallers gave a stream.
+func (r *Registry) SetBreakers(breakers ...eider.Breakers) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.breakers = breakers
+}
+
+// Breakers implements the Reader.
+func (r *Registry) Breakers(service string) (out []eider.Breakers, callers int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, b := range r.breakers {
+		if service == "" || b.Service == service {
+			out = append(out, b)
+		}
+	}
+	for _, c := range r.callers {
+		if c.Stream && (service == "" || c.Service == service) {
+			callers++
+		}
+	}
+	return out, callers
+}
+
 // SetTiming replaces the timing of its service.
 func (r *Registry) SetTiming(t eider.Timing) {
 	r.mu.Lock()
@@ -170,6 +195,16 @@ func (r *Registry) Glances() iter.Seq[replica.Glance] {
 			g := replica.Glance{Summary: s}
 			g.Timing, _ = r.Timing(s.Service)
 			g.Timing.Void = nil
+			breakers, _ := r.Breakers(s.Service)
+			for i := range breakers {
+				g.Tripped.Opened += uint64(breakers[i].Told)
+				if breakers[i].Rejecting > 0 {
+					g.Tripped.Instances++
+				}
+				for _, seen := range breakers[i].Seen {
+					g.Tripped.States[seen.State]++
+				}
+			}
 			for _, c := range r.Callers(s.Service) {
 				if !c.Stream && c.Kind == eider.Native {
 					g.Away++

@@ -1,0 +1,112 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/registry"
+	"github.com/eiderhq/eider/server/internal/cli"
+	"github.com/eiderhq/eider/server/internal/node"
+)
+
+// killable is the network of a process that can be killed: its connections end, and it makes no other.
+type killable struct {
+	mu    sync.Mutex
+	conns []net.Conn
+	dead  bool
+}
+
+func (m *killable) dial(ctx context.Context, addr string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err == nil && m.dead {
+		conn.Close()
+		return nil, net.ErrClosed
+	}
+	m.conns = append(m.conns, conn)
+	return conn, err
+}
+
+func (m *killable) kill() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dead = true
+	for _, conn := range m.conns {
+		conn.Close()
+	}
+}
+
+// TestBreakersAreSeen: what a caller's breaker says reaches whoever asks, and is gone when the caller takes it back, or
+// is.
+func TestBreakersAreSeen(t *testing.T) {
+	n := startNode(t, node.Settings{})
+	a := startInstance(t, n.grpc, "orders", "a", nil)
+	<-a.listed
+	m := &killable{}
+	reg := registry.Open(registry.Config{Addr: n.grpc, Caller: "checkout", Dial: m.dial, Logger: quiet})
+	defer reg.Close()
+	sub, err := reg.Follow("orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var in *eider.Instance
+	for in == nil {
+		u, err := sub.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if u.View != nil {
+			in, _ = u.View.Find("a")
+		}
+	}
+	says := func(state eider.BreakerState) {
+		sub.Verdicts(eider.Verdict{Key: in.Key, Incarnation: in.Incarnation, Breaker: eider.Breaker{State: state, Rule: eider.BreakerSlowRate, Count: 7, Of: 10,
+			Since: time.Now().Add(-time.Minute), Retry: time.Now().Add(time.Hour)}})
+	}
+	shows := func(what string, parts ...string) {
+		t.Helper()
+		text := ""
+		for begun := time.Now(); time.Since(begun) < patience; <-time.After(10 * time.Millisecond) {
+			text = strings.Join(strings.Fields(n.eider(t, strings.Fields(what)...)), " ")
+			missing := false
+			for _, part := range parts {
+				missing = missing || !strings.Contains(text, part)
+			}
+			if !missing {
+				return
+			}
+		}
+		t.Fatalf("eider %s never said %q:\n%s", what, parts, text)
+	}
+	shows("breakers orders", "Every breaker is closed, as far as 1 caller of orders tells.")
+	says(eider.BreakerOpen)
+	shows("breakers orders", "a open 1 of 1 7 of 10 calls were slow 1m0", "in 59m", reg.Caller())
+	shows("events", "breaker open orders/a UP "+reg.Caller()+": 7 of 10 calls were slow")
+	says(eider.BreakerClosed)
+	shows("breakers orders", "Every breaker is closed")
+	says(eider.BreakerHalfOpen)
+	shows("breakers", "orders a half-open 1 of 1")
+	m.kill()
+	shows("breakers orders", "nobody tells of a breaker")
+}
+
+// eider runs a command against the node and returns what it prints.
+func (r *run) eider(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, errs strings.Builder
+	p := cli.Process{Args: append(args, "--http", "http://"+r.http), Getenv: func(string) string { return "" }, Out: &out, Err: &errs}
+	if code := p.Run(t.Context()); code != 0 {
+		t.Fatalf("eider %s: exit %d: %s", fmt.Sprint(args), code, errs.String())
+	}
+	return out.String()
+}
