@@ -48,7 +48,7 @@ func TestABreakerIsSmall(t *testing.T) {
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	each := (after.HeapAlloc - before.HeapAlloc) / n
+	each := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / n
 	runtime.KeepAlive(all)
 	t.Logf("%d bytes", each)
 	if each > 520 { // 512, and what else the process has allocated meanwhile

@@ -24,7 +24,7 @@ func TestARejectionSaysWhyAtTheMomentOfAChange(t *testing.T) {
 			}
 		}
 	})
-	for range 10_000 {
+	for range 3_000 {
 		b.ForceOpen()
 		b.Reset()
 		b.Report(Failure)
@@ -93,7 +93,7 @@ func TestACallerThatStoodStillIsCountedOnce(t *testing.T) {
 // The rule waits for ten outcomes. However the last two meet, whoever is the tenth has it opened.
 func TestTheOutcomeThatARuleWaitsForIsNeverMissed(t *testing.T) {
 	for _, c := range []Config{{SlowLimit: -1}, {}} {
-		for i := range 5_000 {
+		for i := range 2_000 {
 			b := New(c)
 			settle(t, b, 8, Success)
 			b.set.failRate = 0.1

@@ -16,7 +16,7 @@ func TestK22WindowsOfEverySize(t *testing.T) {
 		w.init(size)
 		var all []mark
 		r := rand.New(rand.NewPCG(1, uint64(size)))
-		for range min(3000, 300_000/int(size)) {
+		for range min(2000, 100_000/int(size)) {
 			switch r.IntN(10) {
 			case 0:
 				all = append(all, make([]mark, r.IntN(2*int(size)))...)
@@ -118,7 +118,7 @@ func callOneWay(b *Breaker, way int) {
 
 // While it changes state all along, what belonged to no era is lost, and the last era's own numbers are still right.
 func TestErasThatChangeUnderSixtyFourCallers(t *testing.T) {
-	b := New(Config{Consecutive: 3, OpenFor: time.Microsecond, MaxOpen: time.Millisecond, SlowLimit: 20 * time.Microsecond, Trials: 3, Successes: 2,
+	b := New(Config{Consecutive: 3, OpenFor: time.Microsecond, MaxOpen: time.Millisecond, SlowLimit: 20 * time.Microsecond, SlowRate: -1, Trials: 3, Successes: 2,
 		TrialTimeout: time.Millisecond, Ramp: 50 * time.Microsecond, OnEvent: func(Event) {}})
 	var wg sync.WaitGroup
 	for i := range 64 {
