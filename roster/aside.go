@@ -87,6 +87,7 @@ func (r *Roster) turned(id string, nonce uint64, b *breaker.Breaker, ev breaker.
 		r.mu.Unlock()
 		return
 	}
+	r.judge(m)
 	if r.turn(m, ev, now) {
 		r.publish(now)
 	}

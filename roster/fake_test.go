@@ -20,9 +20,10 @@ type fake struct {
 	ended   chan struct{}
 	onAck   func(word)
 
-	mu     sync.Mutex
-	acks   []word
-	doubts []eider.Departure
+	mu       sync.Mutex
+	acks     []word
+	doubts   []eider.Departure
+	verdicts []eider.Verdict
 }
 
 func newFake() *fake {
@@ -54,6 +55,24 @@ func (f *fake) Doubt(d eider.Departure) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.doubts = append(f.doubts, d)
+}
+
+func (f *fake) Verdicts(changed ...eider.Verdict) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.verdicts = append(f.verdicts, changed...)
+}
+
+// told returns what was told of breakers since it was asked last: "a open refused, b closed".
+func (f *fake) told() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []string
+	for _, v := range f.verdicts {
+		all = append(all, strings.TrimSpace(fmt.Sprintf("%s %s %s", v.ID, v.State, v.Rule)))
+	}
+	f.verdicts = nil
+	return strings.Join(all, ", ")
 }
 
 func (f *fake) Close() {}

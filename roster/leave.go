@@ -42,6 +42,9 @@ func (r *Roster) publish(now time.Duration) {
 			if m.yields() && !m.marked && !r.hinted(m) {
 				m.mark()
 				m.markedAt = now
+				if m.opened != 0 {
+					r.judge(m)
+				}
 			}
 		}
 	}
@@ -114,6 +117,7 @@ type work struct {
 	out     []*member // companions to close
 	settled []settled // to let go of
 	doubts  []eider.Departure
+	judged  []judged
 	due     time.Duration // when to look again; 0 means not before somebody wakes it
 }
 
@@ -157,13 +161,14 @@ func (r *Roster) look(now time.Duration) work {
 		w.out, r.out = r.out, nil
 	}
 	w.doubts, r.doubts = r.doubts, nil
+	w.judged = r.judgements()
 	return w
 }
 
 // untended tells whether the tender would have something to do, now or at a time that it has to find out.
 // Called under the lock.
 func (r *Roster) untended() bool {
-	if len(r.out)+len(r.doubts) > 0 || r.closed {
+	if len(r.out)+len(r.doubts)+len(r.judged) > 0 || r.closed {
 		return true
 	}
 	if _, warming := r.warming(); warming {
@@ -180,6 +185,7 @@ func (r *Roster) tend(src source, now time.Duration) (due time.Duration) {
 	for _, d := range w.doubts {
 		src.Doubt(d)
 	}
+	tellVerdicts(src, w.judged)
 	for _, s := range w.settled {
 		if s.m.companion != nil {
 			s.m.companion.LetGo()

@@ -44,6 +44,9 @@ func (r *Roster) apply(u registry.Update, now time.Duration) (tend bool) {
 	}
 	for _, m := range unborn {
 		m.born = true
+		if m.opened != 0 {
+			r.judge(m) // whoever heard of it has forgotten it with its absence
+		}
 	}
 	if r.closed { // meanwhile: what was just made isn't in the roster's books any more
 		r.out = append(r.out, unborn...)

@@ -97,6 +97,7 @@ type Roster struct {
 	last    *ending   // of the one whose end was heard of last
 	out     []*member // no longer in the books: to be marked, and their companions closed
 	doubts  []eider.Departure
+	judged  []*member // whose breakers are to be told of
 	told    word
 	bearing bool // apply is making companions: the books are ahead of what can be published
 	closed  bool
