@@ -47,8 +47,11 @@ func (m *killable) kill() {
 // is.
 func TestBreakersAreSeen(t *testing.T) {
 	n := startNode(t, node.Settings{})
-	a := startInstance(t, n.grpc, "orders", "a", nil)
-	<-a.listed
+	serves := registry.Open(registry.Config{Addr: n.grpc, Logger: quiet})
+	defer serves.Close()
+	if _, err := serves.Register(registry.Registration{Service: "orders", ID: "a", Address: "127.0.0.1:1"}); err != nil {
+		t.Fatal(err)
+	}
 	m := &killable{}
 	reg := registry.Open(registry.Config{Addr: n.grpc, Caller: "checkout", Dial: m.dial, Logger: quiet})
 	defer reg.Close()
@@ -71,7 +74,7 @@ func TestBreakersAreSeen(t *testing.T) {
 	}
 	says := func(state eider.BreakerState) {
 		sub.Verdicts(eider.Verdict{Key: in.Key, Incarnation: in.Incarnation, Breaker: eider.Breaker{State: state, Rule: eider.BreakerSlowRate, Count: 7, Of: 10,
-			Since: time.Now().Add(-time.Minute), Retry: time.Now().Add(time.Hour)}})
+			Since: time.Now().Add(-time.Hour), Retry: time.Now().Add(time.Hour)}})
 	}
 	shows := func(what string, parts ...string) {
 		t.Helper()
@@ -90,7 +93,7 @@ func TestBreakersAreSeen(t *testing.T) {
 	}
 	shows("breakers orders", "Every breaker is closed, as far as 1 caller of orders tells.")
 	says(eider.BreakerOpen)
-	shows("breakers orders", "a open 1 of 1 7 of 10 calls were slow 1m0", "in 59m", reg.Caller())
+	shows("breakers orders", "a open 1 of 1 7 of 10 calls were slow 1h0", "in 59m", reg.Caller())
 	shows("events", "breaker open orders/a UP "+reg.Caller()+": 7 of 10 calls were slow")
 	says(eider.BreakerClosed)
 	shows("breakers orders", "Every breaker is closed")
