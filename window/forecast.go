@@ -38,6 +38,8 @@ type Forecast struct {
 	Load    Load   // what it costs
 	Flight  Term   // what requests in flight get to end, where the preset knows; the zero Term: it doesn't
 	Told    bool   // who leaves is told when its pause is over, as by package drain: it needs no sleep
+	Call    Term   // the call by which a preStop hook has the registry told before it pauses; the zero Term: none is known
+	Heard   bool   // the platform that ends an instance tells the callers itself: nobody has anything told
 }
 
 // Fleet is what a forecast is made for. Its numbers count for the load and for what voids a window, hardly for
@@ -100,7 +102,9 @@ const (
 type Advice struct {
 	Pause time.Duration // how long to serve on after the leave, at the most
 	Sleep time.Duration // what of it a preStop hook sleeps: all, and 0 where the end of the pause is told
+	Call  time.Duration // before the pause: what the hook's call of the registry may take; 0 where the preset knows of none
 	Grace time.Duration // how long whoever ends the process has to wait: terminationGracePeriodSeconds
+	Heard bool          // the callers hear of the leave without a word of the instance
 	Why   string        // how they come about; begins with why they don't suffice, if the window is void
 }
 
@@ -112,7 +116,7 @@ func (f Forecast) Recommend(flight time.Duration) Advice {
 		last = Fixed("in-flight deadline", cmp.Or(max(flight, 0), inFlight), "")
 	}
 	worst := f.Planned.Terms.Worst()
-	a := Advice{Pause: seconds(Sum{{Max: worst}, {Max: margin}}.Worst())}
+	a := Advice{Pause: seconds(Sum{{Max: worst}, {Max: margin}}.Worst()), Call: max(f.Call.Max, 0), Heard: f.Heard}
 	switch {
 	case f.Told:
 		a.Pause = seconds(worst)
@@ -124,16 +128,24 @@ func (f Forecast) Recommend(flight time.Duration) Advice {
 		a.Sleep = a.Pause
 		a.Why = fmt.Sprintf("pause %s = worst case of a planned departure %s + margin %s, in whole seconds", exact(a.Pause), written(worst), exact(margin))
 	}
-	a.Grace = seconds(Sum{{Max: a.Pause}, last, {Max: margin}}.Worst())
-	from := ""
-	if last.Source != "" {
-		from = " (" + last.Source + ")"
+	a.Grace = seconds(Sum{{Max: a.Call}, {Max: a.Pause}, last, {Max: margin}}.Worst())
+	call := ""
+	if a.Call > 0 {
+		call = part(f.Call) + " + "
 	}
-	a.Why += fmt.Sprintf("; grace %s = pause %s + %s %s%s + margin %s", exact(a.Grace), exact(a.Pause), last.Name, exact(last.Max), from, exact(margin))
+	a.Why += fmt.Sprintf("; grace %s = %spause %s + %s + margin %s", exact(a.Grace), call, exact(a.Pause), part(last), exact(margin))
 	if f.Planned.Void != "" {
 		a.Why = "no pause is long enough, since the window is void: " + f.Planned.Void + "; without that: " + a.Why
 	}
 	return a
+}
+
+// part writes a term of a sum, with where it is from if that is known.
+func part(t Term) string {
+	if t.Source == "" {
+		return t.Name + " " + exact(t.Max)
+	}
+	return t.Name + " " + exact(t.Max) + " (" + t.Source + ")"
 }
 
 // seconds rounds up to whole seconds, which is what hooks and manifests take.

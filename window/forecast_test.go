@@ -28,8 +28,9 @@ func TestRecommend(t *testing.T) {
 		t.Errorf("the preset knows of 30s in flight: %+v", a)
 	}
 	real, err := lookup(t, "eureka").Derive(nil, window.Fleet{})
-	if a := real.Recommend(0); err != nil || a.Pause != 98*s || a.Grace != 130*s {
-		t.Errorf("the preset eureka, whose programs are Spring's: %+v, %v", a, err)
+	if a := real.Recommend(0); err != nil || a.Pause != 98*s || a.Sleep != 98*s || a.Call != 5*s || a.Grace != 135*s ||
+		!strings.Contains(a.Why, "; grace 135s = call 5s (the hook has Eureka told, for up to so long: curl --max-time 5) + pause 98s + Spring's shutdown phase 30s (") {
+		t.Errorf("the preset eureka, whose programs are Spring's, and whose hook calls it before it sleeps: %+v, %v", a, err)
 	}
 	if a, b := spring.Recommend(7*s), planned.Recommend(7*s); a != b || a.Grace != 107*s {
 		t.Errorf("who says how long a request may take knows better than the preset: %+v, %+v", a, b)
@@ -48,6 +49,9 @@ func TestRecommend(t *testing.T) {
 	}
 	for _, p := range window.Presets() {
 		f, err := p.Derive(nil, window.Fleet{})
+		if a := f.Recommend(0); (a.Call > 0) != strings.HasPrefix(p.Name, "eureka") || a.Heard != (p.Name == "kubernetes" || p.Name == "envoy-eds") {
+			t.Errorf("%s: a call of %s before the pause; callers hear without it: %v", p.Name, a.Call, a.Heard)
+		}
 		if told := p.Name == "eider"; err != nil || f.Told != told || (f.Recommend(0).Sleep == 0) != told {
 			t.Errorf("%s tells who leaves when its pause is over: %v, %v; want %v", p.Name, f.Told, err, told)
 		}

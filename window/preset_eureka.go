@@ -25,6 +25,7 @@ func eurekaTextbook() Preset {
 					VoidWhen: []string{"self-preservation, of which this picture knows nothing: see eureka", eurekaUnreachable},
 				},
 				Load: c.load(c.lasts("client-cache"), renew, lease-renew),
+				Call: eurekaCall(),
 			}, c.outlasts(lease, "lease", renew, c.called("renew"))
 		},
 	}
@@ -102,6 +103,12 @@ func eurekaClientCache() Setting {
 
 const eurekaUnreachable = "a caller can't reach any server: it keeps its last list"
 
+// eurekaCall is what a preStop hook does first: a plain sleep would be over before Eureka hears anything. A program that
+// hangs may keep it waiting for so long, as lint writes it.
+func eurekaCall() Term {
+	return Fixed("call", 5*time.Second, "the hook has Eureka told, for up to so long: curl --max-time 5")
+}
+
 // deriveEureka adds a real Eureka up. A server starts with seed instances more than it has, see preservation; cache
 // names the setting of a load balancer's own cache, if there is one.
 func deriveEureka(c *chosen, seed int, cache string) (Forecast, error) {
@@ -123,6 +130,7 @@ func deriveEureka(c *chosen, seed int, cache string) (Forecast, error) {
 		}},
 		Crash: Window{Terms: sum(append(crash, lists...)...), VoidWhen: []string{eurekaUnreachable, "the server restarts: leases begin anew"}},
 		Load:  c.load(c.lasts("client-cache"), renew, lease-renew),
+		Call:  eurekaCall(),
 	}
 	if c.on("self-preservation") {
 		f.Crash.Void = c.preservation(seed)

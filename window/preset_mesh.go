@@ -56,6 +56,7 @@ func kubernetes() Preset {
 				Planned: Window{Terms: sum(tail...)},
 				Crash:   Window{Terms: sum(append(noticed, tail...)...)},
 				Load:    c.load(0, c.lasts("probe-period"), patience),
+				Heard:   true,
 			}
 			for _, w := range []*Window{&f.Planned, &f.Crash} {
 				if c.on("keep-alive") {
@@ -129,6 +130,7 @@ func envoyEDS() Preset {
 					"a proxy's stream to the control plane is cut"}},
 				Crash: Window{Terms: sum(append(noticed, debounce)...), VoidWhen: []string{"a proxy's stream to the control plane is cut: its own outlier detection is left"}},
 				Load:  c.load(0, c.lasts("probe-period"), patience),
+				Heard: true,
 			}
 			if c.on("vetoed") {
 				f.Planned.Void = "Envoy's own health check keeps a removed host for as long as it answers (549s seen: envoyproxy/envoy#11527): " +

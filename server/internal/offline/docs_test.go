@@ -2,6 +2,7 @@ package offline
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,5 +76,16 @@ func excerpt(t *testing.T, of, said, out string) {
 			return
 		}
 		rest = "\n" + after
+	}
+}
+
+// TestWindowAndLintSayTheSame: what to set is one number, whichever of the two is asked.
+func TestWindowAndLintSayTheSame(t *testing.T) {
+	o := answer(t, "--preset eureka")
+	said, err := lintSays("orders.yaml")
+	for _, want := range []string{fmt.Sprintf("sleep %d'", whole(o.Recommend.Sleep)), fmt.Sprintf("terminationGracePeriodSeconds: %d ", whole(o.Recommend.Grace))} {
+		if err != nil || !strings.Contains(said, want) {
+			t.Errorf("eider window says %q and lint doesn't (%v):\n%s", want, err, said)
+		}
 	}
 }

@@ -62,7 +62,13 @@ func answers(p *page, o outlook.Outlook) {
 // advise says what to set.
 func advise(p *page, a outlook.Advice) {
 	pause := fmt.Sprintf("serve on for %s after the registry was told (a preStop that has it told and sleeps %d)", seconds(a.Pause), whole(a.Sleep))
-	if a.Sleep == 0 {
+	switch {
+	case a.Call > 0:
+		pause = fmt.Sprintf("serve on for %s after the registry was told (a preStop that has it told, in up to %s, and then sleeps %d: `eider lint FILE` writes it for your manifest)",
+			seconds(a.Pause), seconds(a.Call), whole(a.Sleep))
+	case a.Heard:
+		pause = fmt.Sprintf("serve on for %s from the moment at which the pod is deleted (a preStop that sleeps %d: callers hear of it meanwhile)", seconds(a.Pause), whole(a.Sleep))
+	case a.Sleep == 0:
 		pause = fmt.Sprintf("no sleep (the pause may last %s, and its end is told)", seconds(a.Pause))
 	}
 	p.say(fmt.Sprintf("Set: %s, and a grace period of %s (terminationGracePeriodSeconds: %d).", pause, seconds(a.Grace), whole(a.Grace)), strong)

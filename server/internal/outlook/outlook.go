@@ -114,6 +114,9 @@ type Advice struct {
 	Sleep Seconds `json:"sleep_s"` // of a preStop hook: the pause, and 0 where its end is told
 	Grace Seconds `json:"grace_s"` // from the leave until the process may be killed
 	Why   string  `json:"why"`
+
+	Call  Seconds `json:"-"` // what of the grace period a hook's call of the registry may take, before the pause; a part of Why
+	Heard bool    `json:"-"` // callers hear of the leave without a word of the instance
 }
 
 // Load is what the settings cost.
@@ -156,7 +159,7 @@ func Of(f window.Forecast, fleet window.Fleet, inFlight time.Duration) Outlook {
 
 func adviceOf(f window.Forecast, inFlight time.Duration) Advice {
 	a := f.Recommend(inFlight)
-	return Advice{Seconds(a.Pause), Seconds(a.Sleep), Seconds(a.Grace), a.Why}
+	return Advice{Seconds(a.Pause), Seconds(a.Sleep), Seconds(a.Grace), a.Why, Seconds(a.Call), a.Heard}
 }
 
 func path(w window.Window) Path {
