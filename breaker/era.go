@@ -129,32 +129,65 @@ func (e *era) addOverdue(n uint64) uint64 {
 		most = min(n, size)
 	}
 	for i := range most {
-		e.window().mark(before+n-most+i+1, slow)
+		place := before + n - most + i + 1
+		e.window().mark(place, place, slow)
 	}
 	return before + n
 }
 
-// add counts one outcome, and judges. A refusal needs no rule.
-func (e *era) add(o Outcome, m mark, now int64) {
-	e.beside.Add(1)
-	total := e.total()
-	if m != 0 {
-		e.window().mark(total, m)
+// flies tells whether a call is among those in flight.
+func (e *era) flies(p Permit) bool { return e.timed && p.trial != begun }
+
+// queue counts an outcome before its turn for the lock comes, and returns its place; 0 if it must be looked at first.
+// Successes need no lock, so whoever waits for it is overtaken by them: failures that waited together would else count
+// as so many in a row.
+func (e *era) queue(p Permit, o Outcome) uint64 {
+	if p.Trial() || o == Neutral || e.flies(p) && !e.fly.out(p.epoch, 0) {
+		return 0
 	}
-	if m&failed != 0 {
-		e.failure(total, 1)
+	return e.place()
+}
+
+// place counts one outcome, and returns its place.
+func (e *era) place() uint64 {
+	beside := e.beside.Add(1)
+	if !e.timed {
+		return beside
+	}
+	_, finished := e.fly.sums()
+	return beside + finished
+}
+
+// add counts one outcome, if it has no place yet, and judges. A refusal needs no rule.
+func (e *era) add(o Outcome, m mark, place uint64, now int64) {
+	total := uint64(0)
+	if place == 0 {
+		place = e.place()
+		total = place
+	} else {
+		total = e.total()
+	}
+	if m != 0 {
+		place = e.window().mark(total, place, m)
+		if m&failed != 0 {
+			e.failure(place)
+		}
 	}
 	e.judgeWith(o, total, now)
 }
 
 // failure lengthens the run of failures, or begins one if anything else came between.
-func (e *era) failure(total uint64, since uint64) {
-	if e.lastFail+since == total {
+func (e *era) failure(place uint64) {
+	switch {
+	case place == e.lastFail+1:
 		e.run++
-	} else {
+		e.lastFail = place
+	case place > e.lastFail:
 		e.run = 1
+		e.lastFail = place
+	case place+uint64(e.run) == e.lastFail: // it came before those, and was told after them
+		e.run++
 	}
-	e.lastFail = total
 }
 
 // failOverdue is told what came of a call that had been counted as slow.
@@ -164,7 +197,11 @@ func (e *era) failOverdue(o Outcome, now int64) {
 	}
 	total := e.total()
 	if e.window().fail(total) {
-		e.failure(total, 0)
+		if e.lastFail == total {
+			e.run++
+		} else {
+			e.run, e.lastFail = 1, total
+		}
 	}
 	e.judgeWith(o, total, now)
 }

@@ -33,7 +33,11 @@ func (b *Breaker) settle(p Permit, o Outcome) {
 	if e.next.Load() != never {
 		now = b.now()
 	}
-	b.lock.Lock()
+	place := uint64(0)
+	if !b.lock.TryLock() {
+		place = e.queue(p, o)
+		b.lock.Lock()
+	}
 	defer b.unlock()
 	if b.era.Load() != e {
 		return // of an era that has ended
@@ -46,8 +50,8 @@ func (b *Breaker) settle(p Permit, o Outcome) {
 	if b.era.Load() != e {
 		return // what was overdue has just ended the era
 	}
-	counted := e.timed && p.trial != begun // among the calls in flight
-	switch {
+	switch counted := e.flies(p); {
+	case place > 0:
 	case counted && e.isOverdue(p):
 		e.failOverdue(o, now)
 		return
@@ -56,7 +60,7 @@ func (b *Breaker) settle(p Permit, o Outcome) {
 	case o == Neutral:
 		return
 	}
-	e.add(o, e.markOf(p, o, now), now)
+	e.add(o, e.markOf(p, o, now), place, now)
 }
 
 // report is for an outcome without a permit.
@@ -72,7 +76,7 @@ func (b *Breaker) report(o Outcome) {
 		if o != Success {
 			m = failed
 		}
-		e.add(o, m, now)
+		e.add(o, m, 0, now)
 	case HalfOpen:
 		if o != Success {
 			b.open(e, RuleTrial, 1, 1, now)
@@ -96,7 +100,7 @@ func (e *era) markOf(p Permit, o Outcome, now int64) (m mark) {
 	if o != Success {
 		m |= failed
 	}
-	if e.timed && p.trial != begun && now-p.start > e.b.set.slow {
+	if e.flies(p) && now-p.start > e.b.set.slow {
 		m |= slow
 	}
 	return m

@@ -15,7 +15,8 @@ const (
 // window holds the marks of the outcomes that the rates are taken over. total is how many outcomes there have
 // been in all, the one that is marked included; it never falls.
 type window interface {
-	mark(total uint64, m mark)
+	// mark marks the outcome at a place, or, if that is taken, the first after it that isn't, and returns where.
+	mark(total, place uint64, m mark) uint64
 	// fail turns the newest slow outcome into one that failed as well: a call that was overdue has failed.
 	fail(total uint64) bool
 	// turn moves on to a time, before anything of that time is counted, and returns the next one that it wants to know of.
@@ -121,9 +122,15 @@ func (w *countWindow) wipe(from, n uint32) {
 	w.marks[slowFail-1] -= uint32(bits.OnesCount64(low & high))
 }
 
-func (w *countWindow) mark(total uint64, m mark) {
+func (w *countWindow) mark(total, place uint64, m mark) uint64 {
 	w.advance(total)
-	w.put(w.back(0), m)
+	for ; total-place < uint64(w.size); place++ {
+		if at := w.back(uint32(total - place)); w.at(at) == 0 || place == total {
+			w.put(at, m)
+			break
+		}
+	}
+	return place
 }
 
 func (w *countWindow) fail(total uint64) bool {
@@ -197,9 +204,10 @@ func (w *timeWindow) turn(total uint64, now int64) int64 {
 	return w.end
 }
 
-func (w *timeWindow) mark(_ uint64, m mark) {
+func (w *timeWindow) mark(_, place uint64, m mark) uint64 {
 	w.ring[w.now].marks[m]++
 	w.sum[m]++
+	return place
 }
 
 func (w *timeWindow) fail(uint64) bool {

@@ -35,7 +35,7 @@ func TestK22WindowsOfEverySize(t *testing.T) {
 			default:
 				m := mark(1 + r.IntN(3))
 				all = append(all, m)
-				w.mark(uint64(len(all)), m)
+				w.mark(uint64(len(all)), uint64(len(all)), m)
 			}
 			if r.IntN(4) == 0 {
 				continue // it isn't looked at each time
