@@ -96,7 +96,7 @@ func Check(sources []Source, o Options) Report {
 			}
 			left = append(left, f)
 		}
-		report.Findings = slices.Concat(report.Findings, once(left), bad)
+		report.Findings = append(append(report.Findings, once(left)...), bad...)
 		report.Workloads++
 		w.assume(load)
 	}

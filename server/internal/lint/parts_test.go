@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -73,6 +74,25 @@ func TestFewAreKept(t *testing.T) {
 		if f.of != nil {
 			t.Errorf("%s keeps its workload", f.Rule)
 		}
+	}
+}
+
+// TestFindingsAreAdded: four times the findings take four times the memory to collect, not sixteen times.
+func TestFindingsAreAdded(t *testing.T) {
+	probes := "        livenessProbe: {periodSeconds: a, timeoutSeconds: b, failureThreshold: c, successThreshold: d}\n"
+	one := bare1 + probes + strings.ReplaceAll(probes, "liveness", "startup") + "---\n"
+	taken := func(n int) uint64 {
+		var before, after runtime.MemStats
+		text := []byte(strings.Repeat(one, n))
+		runtime.ReadMemStats(&before)
+		if r := Check([]Source{{"x", text}}, Options{}); r.Workloads != n {
+			t.Fatalf("%d workloads", r.Workloads)
+		}
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	if few, many := taken(150), taken(600); many > 7*few {
+		t.Errorf("150 workloads took %d bytes, 600 took %d", few, many)
 	}
 }
 
