@@ -97,7 +97,7 @@ func (e *era) permit(now int64) Permit {
 // sum over a whole goes.
 func (e *era) ramps(now int64) bool {
 	const whole = 1 << 20
-	weight := max(uint64(float64(now-e.began)/float64(e.b.set.ramp)*whole), whole/10)
+	weight := max(uint64(float64(now-e.began)/float64(e.b.set.ramp)*whole), whole/10+1)
 	sum := e.share.Add(weight)
 	return sum/whole != (sum-weight)/whole
 }
@@ -241,7 +241,10 @@ func (b *Breaker) Snapshot() Snapshot {
 		Opened: uint64(b.opened), Overdue: uint64(e.overdue),
 	}
 	if r := e.rejected.Load(); r != nil && s.State != Closed && s.State != Ramping {
-		s.Rule, s.Count, s.Of, s.Retry = r.Rule, r.Count, r.Of, r.Retry
+		s.Rule, s.Count, s.Of = r.Rule, r.Count, r.Of
+	}
+	if next := e.next.Load(); s.State == Open || s.State == HalfOpen {
+		s.Retry = b.base.Add(time.Duration(next)) // not the rejection's: a trial that said nothing makes room at once
 	}
 	c := e.windowed()
 	s.Total, s.Failures, s.Slow = c.total, c.failures(), c.slows()

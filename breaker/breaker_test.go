@@ -130,6 +130,9 @@ func TestK2ANeutralTrialIsOfferedAgain(t *testing.T) {
 		time.Sleep(time.Second)
 		settle(t, b, 3, Neutral)
 		want(t, b, HalfOpen)
+		if s := b.Snapshot(); s.Retry.After(time.Now()) {
+			t.Errorf("the next may come in %v, want now", time.Until(s.Retry))
+		}
 		settle(t, b, 1, Success)
 		want(t, b, Closed)
 	})
@@ -200,4 +203,25 @@ func TestReportCountsWithoutAPermit(t *testing.T) {
 	wantRejected(t, b, Open, RuleConsecutive)
 	b.Report(Refused)
 	want(t, b, Open)
+}
+
+// While it ramps up, the tenth call at the latest is let through.
+func TestARampBeginsWithATenth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(Config{Consecutive: 1, OpenFor: time.Second, Jitter: -1, Ramp: time.Hour})
+		settle(t, b, 1, Failure)
+		time.Sleep(time.Second)
+		settle(t, b, 1, Success)
+		want(t, b, Ramping)
+		let := 0
+		for range 100 {
+			if p, err := b.Allow(); err == nil {
+				p.Settle(Success)
+				let++
+			}
+		}
+		if let != 10 {
+			t.Errorf("%d of 100 were let through, want 10", let)
+		}
+	})
 }

@@ -183,7 +183,7 @@ func (m *model) allow(now int64, looked bool) (h held, ok bool) {
 		m.note(Event{From: Open, To: HalfOpen})
 		m.begin(HalfOpen, now)
 	case Ramping:
-		weight := max(uint64(float64(now-m.began)/float64(m.set.ramp)*(1<<20)), 1<<20/10)
+		weight := max(uint64(float64(now-m.began)/float64(m.set.ramp)*(1<<20)), 1<<20/10+1)
 		before := m.share / (1 << 20)
 		if m.share += weight; m.share/(1<<20) == before {
 			return held{}, false

@@ -34,7 +34,7 @@ const (
 	window  = 100
 	within  = 10 * time.Second
 	least   = 20
-	rate    = 0.9 // far above a mixed path, for when 64 that fail have all waited for one lock
+	rate    = 0.9 // far above a mixed path, whatever the scheduler makes of it
 	openFor = 24 * time.Hour
 )
 
