@@ -11,8 +11,8 @@ func unreadableAnnotation() Rule {
 	return Rule{
 		ID: "E017", Name: "unreadable-annotation", Severity: Warning,
 		Title: "an annotation for lint can't be read, so nothing follows from it",
-		Why: `What a manifest can't show, annotations say: a window, a pause, a deadline, that the program pauses by itself. One that is
-written wrong would be taken for none, and the workload held to a number that nobody meant.`,
+		Why: `What a manifest can't show, annotations say: a window, a pause, a deadline, that the program pauses by itself, by what
+callers find it. One that is written wrong would be taken for none, and the workload held to a number that nobody meant.`,
 		Example: `annotations: {eider.dev/window: 22 seconds}`,
 		Patch:   `annotations: {eider.dev/window: 22s}`,
 		Source:  "https://github.com/eiderhq/eider/blob/main/docs/lint.md#what-a-manifest-cant-show",
@@ -25,6 +25,9 @@ written wrong would be taken for none, and the workload held to a number that no
 			}
 			if n := l.annotation("eider.dev/pauses"); n.ok() && n.text() != "self" {
 				found = append(found, l.here(n.line(), fmt.Sprintf("eider.dev/pauses is %q; the only word is self", short(n.text())), "eider.dev/pauses: self")...)
+			}
+			if n := l.annotation(registryKey); n.ok() && !slices.Contains([]string{"eureka", "none"}, l.registry()) {
+				found = append(found, l.here(n.line(), fmt.Sprintf("%s is %q; its words are eureka and none", registryKey, short(n.text())), registryKey+": eureka")...)
 			}
 			for _, annotations := range []node{l.template.get("metadata", "annotations"), l.get("metadata", "annotations")} {
 				for name := range annotations.pairs() {
@@ -39,4 +42,4 @@ written wrong would be taken for none, and the workload held to a number that no
 }
 
 // annotated are the annotations that lint reads.
-var annotated = []string{"eider.dev/lint-ignore", "eider.dev/pause", "eider.dev/pauses", "eider.dev/shutdown-deadline", "eider.dev/window"}
+var annotated = []string{"eider.dev/lint-ignore", "eider.dev/pause", "eider.dev/pauses", registryKey, "eider.dev/shutdown-deadline", "eider.dev/window"}

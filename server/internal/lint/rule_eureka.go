@@ -144,8 +144,12 @@ func (l *workload) settled() (rows []string) {
 	return append(rows, l.graceful()...)
 }
 
-// registers tells whether the pods enter Eureka, so that they are called without a Service.
+// registers tells whether the pods enter Eureka, so that they are called without a Service. An annotation knows it better
+// than settings do, of which some are in the program's jar.
 func (l *workload) registers() bool {
+	if said := l.registry(); said == "eureka" || said == "none" {
+		return said == "eureka"
+	}
 	for _, c := range l.containers {
 		if slices.ContainsFunc([]string{"eureka.client.register-with-eureka", "eureka.client.enabled", "spring.cloud.discovery.enabled"},
 			func(name string) bool { return strings.EqualFold(c.settings.get(name).value, "false") }) {

@@ -24,6 +24,7 @@ func Rules() []Rule {
 		loadBalancerDelay(), localTraffic(), notReadyPublished(), eurekaInterval(),
 		shellSwallowsSignal(), hookStops(), immediateShutdown(), targetsNotAwaited(),
 		unreadableAnnotation(), eurekaNotTold(), endpointClosed(), misplacedKey(), unknownPause(), refusedNumber(),
+		unreadConfig(),
 	}
 }
 

@@ -49,7 +49,8 @@ line, or for a whole workload by an annotation of it:
   eider.dev/lint-ignore: "E003: our base image has busybox"
 
 What a manifest can't show, annotations of the pods say: eider.dev/pauses: self (the program itself goes on serving
-until its callers are gone), eider.dev/pause: 15s, eider.dev/shutdown-deadline: 20s, eider.dev/window: 22s.
+until its callers are gone), eider.dev/pause: 15s, eider.dev/shutdown-deadline: 20s, eider.dev/window: 22s,
+eider.dev/registry: eureka (its callers find it there, though no setting shows it).
 
 It ends with 0 if nothing was found, 1 if something was, 2 if something couldn't be read.`,
 		Example: `  eider lint deployment.yaml service.yaml
