@@ -369,4 +369,3 @@ func TestVerdictsOfStrangers(t *testing.T) {
 	w.saw(w.tb.Verdicts(w.now, mallory, "orders", []eider.Verdict{{Key: d.Key, Incarnation: d.Incarnation}})) // takes it back
 	w.wantBreakers("orders", "1 open by a")
 }
-
