@@ -59,7 +59,7 @@ func (p *policyOf) UpdateClientConnState(s balancer.ClientConnState) error {
 	p.cl, p.to, p.counts = f.cl, f.to, f.cl.reg.Meter().Service(f.to.service)
 	set := &f.cl.set
 	p.roster = roster.Config{Companion: p.companion, Applied: p.applied,
-		Breaker: set.Breaker, NoBreakers: set.NoBreakers, NoFloor: set.NoFloor, Slow: set.Slow}.Follow(f.cl.reg, f.to.service)
+		Breaker: set.Breaker, NoBreakers: set.NoBreakers, NoFloor: set.NoFloor, Bulkhead: set.Bulkhead, Slow: set.Slow}.Follow(f.cl.reg, f.to.service)
 	p.cl.follows.Store(p.roster)
 	if limit := orDefault(f.cl.set.ViewTimeout, 10*time.Second); limit > 0 {
 		p.late = time.AfterFunc(limit, func() { p.unviewed(limit) })

@@ -13,6 +13,7 @@ import (
 
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/breaker"
+	"github.com/eiderhq/eider/bulkhead"
 	"github.com/eiderhq/eider/internal/fake"
 )
 
@@ -139,4 +140,27 @@ func TestWithoutBreakersNobodyIsSetAside(t *testing.T) {
 	if a.times() != 10 {
 		t.Errorf("a was called %d of 10 times", a.times())
 	}
+}
+
+// TestABulkheadBoundsWhatHangs: so many calls wait for a, the next one fails at once; a stream takes no room.
+func TestABulkheadBoundsWhatHangs(t *testing.T) {
+	w := newWorld(t)
+	got := make(chan struct{}, 8)
+	addr, _ := serve(t, &parrot{name: "a", do: func(ctx context.Context) error { got <- struct{}{}; <-ctx.Done(); return ctx.Err() }})
+	w.Set("orders", fake.Up("orders", "a", addr))
+	cc := w.client(Config{Bulkhead: &bulkhead.Config{Limit: 2}}, "orders")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	for range 2 {
+		s := open(t, cc)
+		defer s.end()
+		go func() { ended <- cc.Invoke(ctx, sayMethod, wrapperspb.String(""), new(wrapperspb.StringValue)) }()
+		<-got
+	}
+	if _, err := say(t, cc); !errors.Is(err, bulkhead.ErrFull) || status.Code(err) != codes.Unavailable {
+		t.Errorf("got %v", err)
+	}
+	cancel()
+	<-ended
+	<-ended
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/breaker"
+	"github.com/eiderhq/eider/bulkhead"
 	"github.com/eiderhq/eider/registry"
 	"github.com/eiderhq/eider/retry"
 	"github.com/eiderhq/eider/roster"
@@ -34,6 +35,10 @@ type Config struct {
 	// Breaker has the rules of the circuit breaker that each instance has in this channel; the zero value is the house's,
 	// as roster.Config.Breaker says. Streams are never slow, however long they are silent.
 	Breaker breaker.Config
+
+	// Bulkhead bounds the unary calls in flight to each instance; the zero Config sizes itself. nil means none: see
+	// roster.Config.Bulkhead.
+	Bulkhead *bulkhead.Config
 
 	// NoBreakers leaves out no instance for what its answers have shown. It saves half a microsecond a call.
 	NoBreakers bool

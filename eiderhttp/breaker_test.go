@@ -14,6 +14,7 @@ import (
 
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/breaker"
+	"github.com/eiderhq/eider/bulkhead"
 	"github.com/eiderhq/eider/internal/fake"
 )
 
@@ -250,4 +251,12 @@ func TestPreferWait(t *testing.T) {
 			t.Errorf("Prefer: %q waits: %v", value, got)
 		}
 	}
+}
+
+// TestABulkheadBoundsWhatHangs: so many requests wait for a, the next one goes elsewhere, however long the others hang.
+func TestABulkheadBoundsWhatHangs(t *testing.T) {
+	w := newWorld(t, &Transport{Bulkhead: &bulkhead.Config{Limit: 5}})
+	defer hungRequests(t, w, 5, "")()
+	w.want("200 b", "GET", "http://orders/", "")
+	w.want("200 b", "GET", "http://orders/", "")
 }

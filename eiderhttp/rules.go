@@ -13,7 +13,7 @@ import (
 
 // following is how the roster of a service is set up.
 func (t *Transport) following(companion func(eider.Instance) roster.Companion) roster.Config {
-	return roster.Config{Companion: companion, Breaker: t.Breaker, NoBreakers: t.NoBreakers, NoFloor: t.NoFloor, Slow: t.Slow}
+	return roster.Config{Companion: companion, Breaker: t.Breaker, NoBreakers: t.NoBreakers, NoFloor: t.NoFloor, Bulkhead: t.Bulkhead, Slow: t.Slow}
 }
 
 // repeatable tells whether a request may be sent again though it may have been processed.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/breaker"
+	"github.com/eiderhq/eider/bulkhead"
 	"github.com/eiderhq/eider/registry"
 	"github.com/eiderhq/eider/retry"
 	"github.com/eiderhq/eider/roster"
@@ -58,6 +59,10 @@ type Transport struct {
 	// as roster.Config.Breaker says. What counts is the answer's header: how long it takes, and whether Failed says that
 	// it is a failure. A body may take as long as it likes, and counts as a failure if it breaks off.
 	Breaker breaker.Config
+
+	// Bulkhead bounds the requests to each instance that wait for the header of their answer; the zero Config sizes itself.
+	// nil means none: see roster.Config.Bulkhead.
+	Bulkhead *bulkhead.Config
 
 	// NoBreakers leaves out no instance for what its answers have shown. It saves half a microsecond a request.
 	NoBreakers bool

@@ -6,6 +6,7 @@ import (
 
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/breaker"
+	"github.com/eiderhq/eider/bulkhead"
 )
 
 // Choice is one pick. It is a value; it must be ended by Done, exactly once. From its first method
@@ -23,6 +24,7 @@ type Choice struct {
 	in *eider.Instance
 
 	permit breaker.Permit // of the instance's breaker; zero: it wasn't asked
+	slot   bulkhead.Slot  // of its bulkhead; zero: it wasn't asked
 	stage  uint32         // what has become of the permit
 	state  uint32         // flags, and the tick of Wrote
 	asked  bool           // it is a trial that the registry has asked for
@@ -83,6 +85,9 @@ func (c *Choice) Answered() {
 	if s&(isAnswered|isDone) == 0 && s&isWritten != 0 {
 		c.wake(c.m.unwrote(s >> stateBits))
 	}
+	if s&(isAnswered|isDone) == 0 {
+		c.slot.Release(true)
+	}
 	c.begin()
 }
 
@@ -92,8 +97,12 @@ func (c *Choice) Failed() {
 	if c.m == nil {
 		return
 	}
-	if s := atomic.OrUint32(&c.state, isAnswered); s&(isAnswered|isDone) == 0 && s&isWritten != 0 {
+	s := atomic.OrUint32(&c.state, isAnswered)
+	if s&(isAnswered|isDone) == 0 && s&isWritten != 0 {
 		c.wake(c.m.unwrote(s >> stateBits))
+	}
+	if s&(isAnswered|isDone) == 0 {
+		c.slot.Release(false)
 	}
 	for _, g := range []uint32{owed, begun} {
 		if atomic.CompareAndSwapUint32(&c.stage, g, spent) {
@@ -140,7 +149,19 @@ func (c *Choice) Done(o Outcome) {
 	default:
 		c.m.leave(1)
 	}
+	if s&isAnswered == 0 {
+		c.freeSlot(o)
+	}
 	c.learn(o)
+}
+
+// freeSlot gives back the slot of a pick that ends before an answer has begun.
+func (c *Choice) freeSlot(o Outcome) {
+	if o == Neutral {
+		c.slot.Forget()
+		return
+	}
+	c.slot.Release(o == Success)
 }
 
 // wake has the letting go looked at, if this was perhaps what it waited for.

@@ -102,7 +102,7 @@ func TestWithoutAFloorEveryBreakerMayReject(t *testing.T) {
 		if !errors.As(err, &e) || e.Kind != eider.Unavailable || e.RetryAfter != 700*time.Millisecond || time.Since(begun) != 0 {
 			t.Fatalf("%v: kind %v, %+v, after %v", err, eider.KindOf(err), e, time.Since(begun))
 		}
-		w.want("the error", err.Error(), "pick orders: of 3 instances 2 can't be called for their circuit breakers; "+
+		w.want("the error", err.Error(), "pick orders: of 3 instances 2 can't be called now; "+
 			"circuit breaker orders/a is open: 2 calls in a row failed; try again in 700ms; "+
 			"circuit breaker orders/b is open: the connection was refused; try again in 800ms")
 		var r *breaker.Rejected

@@ -6,6 +6,7 @@ import (
 
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/breaker"
+	"github.com/eiderhq/eider/bulkhead"
 )
 
 // A member is one incarnation of one instance at one address, in this caller: who it is, its calls in
@@ -22,12 +23,13 @@ type member struct {
 	// written counts the picks whose request is wholly written and not yet answered, by the tick in
 	// which it was: tick (upper half), count (lower half). See settled.
 	written [ring]atomic.Uint64
-	_       [64]byte                        // what follows is mostly read
-	guard   atomic.Pointer[breaker.Breaker] // see breaker
-	okTick  atomic.Int64                    // one more than the tick of the last success; 0 for none
-	due     atomic.Int64                    // its breaker needn't be asked for a trial before, on the roster's clock
-	hung    atomic.Bool                     // its breaker opened since calls were slow or hung
-	said    atomic.Bool                     // said of itself, in band, that it is leaving: final for an incarnation
+	_       [64]byte                          // what follows is mostly read
+	guard   atomic.Pointer[breaker.Breaker]   // see breaker
+	bulk    atomic.Pointer[bulkhead.Bulkhead] // see bulkhead; nil without Config.Bulkhead
+	okTick  atomic.Int64                      // one more than the tick of the last success; 0 for none
+	due     atomic.Int64                      // its breaker needn't be asked for a trial before, on the roster's clock
+	hung    atomic.Bool                       // its breaker opened since calls were slow or hung
+	said    atomic.Bool                       // said of itself, in band, that it is leaving: final for an incarnation
 
 	id        string
 	nonce     uint64

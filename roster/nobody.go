@@ -1,6 +1,7 @@
 package roster
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/breaker"
+	"github.com/eiderhq/eider/bulkhead"
 )
 
 // ending is how an instance ended, and when this roster heard of it.
@@ -90,25 +92,40 @@ func (s *snapshot) reason(in *eider.Instance, not *Excluded) string {
 	return in.Status.String()
 }
 
-// rejections are what the breakers say of those who could be picked but for them, in the order of the view.
-type rejections []*breaker.Rejected
+// rejections are what breakers and bulkheads say of those who could be picked but for them, in the order of the view.
+type rejections []rejection
 
-// rejections asks the breakers; who lets a call through by now says nothing.
+// rejection is one guard's.
+type rejection struct {
+	err   error
+	retry time.Duration
+}
+
+// rejections asks the guards; who lets a call through by now says nothing.
 func (s *snapshot) rejections(not *Excluded) (all rejections) {
 	for i := range s.tier {
 		for _, e := range s.tier[i].All() {
-			b := e.m.guard.Load()
-			if b == nil || e.free || not.has(e.m.nonce) {
+			if not.has(e.m.nonce) {
 				continue
 			}
-			p, err := b.Allow()
-			p.Settle(breaker.Neutral)
-			if r, ok := err.(*breaker.Rejected); ok {
-				all = append(all, r)
+			if b := e.m.guard.Load(); b != nil && !e.free {
+				p, err := b.Allow()
+				p.Settle(breaker.Neutral)
+				if r, ok := err.(*breaker.Rejected); ok {
+					all = append(all, rejection{r, time.Until(r.Retry)})
+					continue
+				}
+			}
+			if b := e.m.bulk.Load(); b != nil {
+				slot, err := b.Acquire(context.Background())
+				slot.Forget()
+				if f, ok := err.(*bulkhead.Full); ok {
+					all = append(all, rejection{f, f.Retry})
+				}
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b *breaker.Rejected) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b rejection) int { return strings.Compare(a.err.Error(), b.err.Error()) })
 	return all
 }
 
@@ -116,8 +133,8 @@ func (s *snapshot) rejections(not *Excluded) (all rejections) {
 func (all rejections) soonest() time.Duration {
 	var soonest time.Duration
 	for _, r := range all {
-		if left := time.Until(r.Retry); left > 0 && (soonest == 0 || left < soonest) {
-			soonest = left
+		if r.retry > 0 && (soonest == 0 || r.retry < soonest) {
+			soonest = r.retry
 		}
 	}
 	return soonest
@@ -129,18 +146,18 @@ type rejected struct {
 	all rejections
 }
 
-// mostNamed bounds the breakers that an error names.
+// mostNamed bounds the guards that an error names.
 const mostNamed = 8
 
 func (r *rejected) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "of %d instances %d can't be called for their circuit breakers", r.n, len(r.all))
+	fmt.Fprintf(&b, "of %d instances %d can't be called now", r.n, len(r.all))
 	for i, one := range r.all {
 		if i == mostNamed {
 			fmt.Fprintf(&b, "; and %d more", len(r.all)-i)
 			break
 		}
-		b.WriteString("; " + one.Error())
+		b.WriteString("; " + one.err.Error())
 	}
 	return b.String()
 }
@@ -149,7 +166,7 @@ func (r *rejected) Error() string {
 func (r *rejected) Unwrap() []error {
 	out := make([]error, len(r.all))
 	for i, one := range r.all {
-		out[i] = one
+		out[i] = one.err
 	}
 	return out
 }

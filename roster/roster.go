@@ -12,6 +12,7 @@ import (
 
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/breaker"
+	"github.com/eiderhq/eider/bulkhead"
 	"github.com/eiderhq/eider/meter"
 	"github.com/eiderhq/eider/registry"
 )
@@ -50,6 +51,12 @@ type Config struct {
 	// all refuse, and half of them when they fail or hang, since a rule that everybody breaks may be the wrong one. With
 	// it a pick fails at once when every breaker rejects it, which spares a service that is down, and whoever calls it.
 	NoFloor bool
+
+	// Bulkhead bounds the requests in flight to each instance, those that wait for their answer to begin: full ones aren't
+	// picked, and when all are a pick fails at once. nil means none, for a bound turns away what nothing is wrong with
+	// yet, and what one process may have in flight somebody has to have thought of. The zero Config is a good first thought: it sizes
+	// itself. Name and Wait aren't used, SlowLimit 0 means the breakers'; a request that Waits takes no slot. It costs a pick about as much as the breaker.
+	Bulkhead *bulkhead.Config
 
 	// Slow is how long a caller must have waited for his deadline to count against the instance: with less, it says more of
 	// the caller. 0 means 1s; below 0: any deadline counts.
@@ -151,7 +158,7 @@ func (r *Roster) Take(ctx context.Context, not *Excluded) (Choice, error) {
 				return c, nil
 			}
 		}
-		e, permit := s.choose(r, not)
+		e, p := s.choose(r, not)
 		if e == nil {
 			r.counts.Nobody()
 			return Choice{}, s.nobody(not, r.now())
@@ -159,13 +166,13 @@ func (r *Roster) Take(ctx context.Context, not *Excluded) (Choice, error) {
 		ok, empty := e.m.enter()
 		if ok {
 			r.counts.Picked(e.in.Suspicion != 0)
-			c := Choice{r: r, m: e.m, in: e.in, permit: permit}
-			if c.waits = not != nil && not.Waits; c.waits && !permit.Trial() {
+			c := Choice{r: r, m: e.m, in: e.in, permit: p.permit, slot: p.slot}
+			if c.waits = not != nil && not.Waits; c.waits && !p.permit.Trial() {
 				c.stage = begun
 			}
 			return c, nil
 		}
-		permit.Settle(breaker.Neutral)
+		p.back()
 		if empty {
 			r.wake()
 		}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/balance"
-	"github.com/eiderhq/eider/breaker"
 )
 
 // An entry is one instance as a snapshot has it.
@@ -100,8 +99,8 @@ func (r *Roster) count() (alternatives, near int) {
 	return alternatives, near
 }
 
-// choose picks an entry and takes the permit of its breaker; nil if there is nobody for this request.
-func (s *snapshot) choose(r *Roster, not *Excluded) (*entry, breaker.Permit) {
+// choose picks an entry and takes what its guards ask for; nil if there is nobody for this request.
+func (s *snapshot) choose(r *Roster, not *Excluded) (*entry, pass) {
 	first := &s.tier[open]
 	var now time.Duration
 	if _, warming := first.Warming(); warming {
@@ -109,7 +108,7 @@ func (s *snapshot) choose(r *Roster, not *Excluded) (*entry, breaker.Permit) {
 	}
 	if not.Len() == 0 {
 		if s.tier[aside].Len() > 0 {
-			if e, p := s.trial(r.now(), not); e != nil {
+			if e, p := s.trial(r, r.now(), not); e != nil {
 				return e, p
 			}
 		}
@@ -122,17 +121,16 @@ func (s *snapshot) choose(r *Roster, not *Excluded) (*entry, breaker.Permit) {
 	return s.chooseFrom(r, r.now(), not)
 }
 
-// asks is how often a tier is asked for somebody else when a breaker has rejected the pick: it has just opened, and the
-// snapshot doesn't know yet, or somebody else has its trial.
+// asks is how often a tier is asked for somebody else when a guard has rejected the pick: it has just opened, and the
+// snapshot doesn't know yet, or somebody else has its trial, or its last slot.
 const asks = 4
 
 // chooseFrom is choose for requests that leave some out, and for bad days.
-func (s *snapshot) chooseFrom(r *Roster, now time.Duration, not *Excluded) (*entry, breaker.Permit) {
-	if e, p := s.trial(now, not); e != nil {
+func (s *snapshot) chooseFrom(r *Roster, now time.Duration, not *Excluded) (*entry, pass) {
+	if e, p := s.trial(r, now, not); e != nil {
 		return e, p
 	}
-	excluded := func(e *entry) bool { return not.has(e.m.nonce) }
-	skip := func(e *entry) bool { return excluded(e) || !e.admits() }
+	skip := func(e *entry) bool { return not.has(e.m.nonce) || !e.admits() }
 	for i := range s.tier {
 		for range asks {
 			e, ok := s.tier[i].Pick(rand.Uint64(), now, skip)
@@ -145,55 +143,37 @@ func (s *snapshot) chooseFrom(r *Roster, now time.Duration, not *Excluded) (*ent
 		}
 	}
 	if s.strict {
-		return nil, breaker.Permit{}
+		return nil, pass{}
 	}
-	for i := range s.tier { // whoever is left is better than nobody
-		if e, ok := s.tier[i].Pick(rand.Uint64(), now, excluded); ok {
-			p, _ := e.admit(r, not)
-			return e, p
+	skip = func(e *entry) bool { return not.has(e.m.nonce) || !e.roomy() }
+	for i := range s.tier { // whoever is left is better than nobody, if there is room
+		for range asks {
+			e, ok := s.tier[i].Pick(rand.Uint64(), now, skip)
+			if !ok {
+				break
+			}
+			permit, _ := e.permit(r, not)
+			if p, ok := e.room(r, not, permit); ok {
+				return e, p
+			}
 		}
 	}
-	return nil, breaker.Permit{}
-}
-
-// admit takes the permit of a pick; false if another instance is to be picked.
-func (e *entry) admit(r *Roster, not *Excluded) (breaker.Permit, bool) {
-	b := e.m.breaker(r)
-	if b == nil || e.free {
-		return breaker.Permit{}, true
-	}
-	p, err := b.Allow()
-	switch {
-	case err != nil:
-		return breaker.Permit{}, e.kept
-	case not == nil || !not.Waits:
-		return p, true
-	case !p.Trial():
-		return p.Answered(), true
-	case e.m.hung.Load():
-		p.Settle(breaker.Neutral)
-		return breaker.Permit{}, e.kept
-	}
-	return p, true
-}
-
-// admits tells whether it may be picked as far as its breaker is concerned.
-func (e *entry) admits() bool {
-	b := e.m.guard.Load()
-	return e.free || e.kept || b == nil || b.Admits()
+	return nil, pass{}
 }
 
 // trial grants the trial of one whose time aside is over: to one pick, by one atomic step.
-func (s *snapshot) trial(now time.Duration, not *Excluded) (*entry, breaker.Permit) {
+func (s *snapshot) trial(r *Roster, now time.Duration, not *Excluded) (*entry, pass) {
 	for _, e := range s.tier[aside].All() {
 		if not.has(e.m.nonce) || int64(now) < e.m.due.Load() || not != nil && not.Waits && e.m.hung.Load() {
 			continue
 		}
 		if b := e.m.guard.Load(); b.Admits() {
-			if p, err := b.Allow(); err == nil {
-				return e, p
+			if permit, err := b.Allow(); err == nil {
+				if p, ok := e.room(r, not, permit); ok {
+					return e, p
+				}
 			}
 		}
 	}
-	return nil, breaker.Permit{}
+	return nil, pass{}
 }

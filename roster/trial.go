@@ -3,7 +3,6 @@ package roster
 import (
 	"time"
 
-	"github.com/eiderhq/eider/breaker"
 	"github.com/eiderhq/eider/registry"
 )
 
@@ -69,11 +68,11 @@ func (r *Roster) try(s *snapshot, a *asked, not *Excluded) (Choice, bool) {
 		return Choice{}, false
 	}
 	if !a.Claim() {
-		p.Settle(breaker.Neutral)
+		p.back()
 		return Choice{}, false
 	}
 	if ok, empty := e.m.enter(); !ok {
-		p.Settle(breaker.Neutral)
+		p.back()
 		if empty {
 			r.wake()
 		}
@@ -85,7 +84,7 @@ func (r *Roster) try(s *snapshot, a *asked, not *Excluded) (Choice, bool) {
 		e.m.passed = 0
 		e.m.risked++
 	}
-	return Choice{r: r, m: e.m, in: e.in, permit: p, asked: true}, true
+	return Choice{r: r, m: e.m, in: e.in, permit: p.permit, slot: p.slot, asked: true}, true
 }
 
 // repeats takes down that somebody came for a trial who can send his request again, whether or not he gets it: nobody
