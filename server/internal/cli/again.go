@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/eiderhq/eider/retry"
+	"github.com/eiderhq/eider/server/internal/harmless"
 )
 
 // again is somebody's patience with a registry that went away.
@@ -19,7 +20,7 @@ type again struct {
 // to try again; false when ctx has ended.
 func (g *again) wait(ctx context.Context, a *app, err error) bool {
 	if g.attempt == 0 && ctx.Err() == nil {
-		fmt.Fprintf(a.Err, "eider: %s\neider: trying again until it answers; Ctrl-C ends this\n", printable(oneLine(err.Error())))
+		fmt.Fprintf(a.Err, "eider: %s\neider: trying again until it answers; Ctrl-C ends this\n", harmless.Text(oneLine(err.Error())))
 	}
 	timer := time.NewTimer(retry.Backoff{}.Delay(g.attempt, rand.Float64()))
 	defer timer.Stop()

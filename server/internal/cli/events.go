@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/server/internal/harmless"
 )
 
 // eventList is the answer of /v1/events.
@@ -50,7 +51,7 @@ with --json each event is then one line.`,
 			}
 			if follow {
 				if err := a.strange(cmd.Context(), c, service); err != nil {
-					fmt.Fprintf(a.Err, "eider: %s (waiting for it)\n", printable(oneLine(err.Error())))
+					fmt.Fprintf(a.Err, "eider: %s (waiting for it)\n", harmless.Text(oneLine(err.Error())))
 				}
 				return a.followEvents(cmd.Context(), c, service, query)
 			}

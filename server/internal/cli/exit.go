@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/server/internal/harmless"
 	"github.com/eiderhq/eider/server/internal/offline"
 )
 
@@ -85,7 +86,7 @@ func (a *app) explain(cmd *cobra.Command, err error) int {
 	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
 	for _, line := range lines {
 		if line = strings.TrimRight(line, " \t"); line != "" {
-			fmt.Fprintf(a.Err, "eider: %s\n", printable(line))
+			fmt.Fprintf(a.Err, "eider: %s\n", harmless.Text(line))
 		}
 	}
 	if code == exitUsage {

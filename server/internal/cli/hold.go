@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/server/internal/harmless"
 )
 
 // heldAnswer is what `eider hold` answers: the hold, and how its callers let go, if that was waited for.
@@ -222,7 +223,7 @@ func (a *app) note(text string) error {
 	if a.output == "json" {
 		return nil
 	}
-	return a.print(printable(text) + "\n")
+	return a.print(harmless.Text(text) + "\n")
 }
 
 // awaitLetGo shows how the callers of a held instance let go of it, until the last one has or its cap has passed. nil

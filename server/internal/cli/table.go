@@ -3,10 +3,10 @@ package cli
 import (
 	"encoding/json"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/server/internal/harmless"
 )
 
 // table is text in columns, or sentences, for a person.
@@ -43,7 +43,7 @@ func (t *table) row(columns ...any) {
 		if one.text == "" {
 			one = cell{text: "-"}
 		}
-		one.text = printable(one.text)
+		one.text = harmless.Text(one.text)
 		row = append(row, one)
 	}
 	t.rows = append(t.rows, row)
@@ -52,7 +52,7 @@ func (t *table) row(columns ...any) {
 // say ends the rows so far and adds a line of its own.
 func (t *table) say(sentence string) {
 	t.flush()
-	t.out.WriteString(printable(sentence))
+	t.out.WriteString(harmless.Text(sentence))
 	t.out.WriteByte('\n')
 }
 
@@ -116,16 +116,6 @@ func (c cell) paint(colour bool) string {
 		return c.text
 	}
 	return "\x1b[" + c.hue + "m" + c.text + "\x1b[0m"
-}
-
-// printable takes away what could steer a terminal: names and details come from strangers.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return '�'
-		}
-		return r
-	}, text)
 }
 
 // oneLine joins lines by blanks.

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/eiderhq/eider/server/internal/harmless"
 )
 
 // Severity is how bad a finding is; the words are those of SARIF.
@@ -60,9 +62,9 @@ type Fault struct {
 
 func (f Fault) String() string {
 	if f.Line > 0 {
-		return printable(fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message))
+		return harmless.Text(fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message))
 	}
-	return printable(f.File + " " + f.Message)
+	return harmless.Text(f.File + " " + f.Message)
 }
 
 // Report is what was found.

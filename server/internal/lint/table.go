@@ -5,8 +5,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/eiderhq/eider/server/internal/harmless"
 )
 
 // Table writes the report for a person, with the colours of a terminal if asked for.
@@ -25,13 +26,13 @@ func (r Report) Page(colour bool, width int) string {
 	written := map[string]string{} // the rule whose finding in an object has the same to write
 	for _, f := range r.Findings {
 		rule, _ := Find(f.Rule)
-		where := fmt.Sprintf("%s:%d", printable(f.File), f.Line)
+		where := fmt.Sprintf("%s:%d", harmless.Text(f.File), f.Line)
 		object := ""
 		if f.Object != "" {
-			object = "  " + printable(f.Object)
+			object = "  " + harmless.Text(f.Object)
 		}
 		fmt.Fprintf(&b, "%s  %s  %s %s%s\n", paint("1", where), paint(hues[f.Severity], string(f.Severity)), f.Rule, rule.Name, object)
-		b.WriteString(set(printable(f.Message), "  ", "  ", width))
+		b.WriteString(set(harmless.Text(f.Message), "  ", "  ", width))
 		head, patch := "  write: ", f.Patch
 		if as, ok := written[f.Object+"\n"+patch]; ok && patch != "" {
 			patch = "# what " + as + " says"
@@ -41,7 +42,7 @@ func (r Report) Page(colour bool, width int) string {
 			if row == "" {
 				continue
 			}
-			for line := range strings.Lines(setYAML(printable(row), head, width)) {
+			for line := range strings.Lines(setYAML(harmless.Text(row), head, width)) {
 				b.WriteString(paint("2", strings.TrimSuffix(line, "\n")) + "\n")
 			}
 			head = "         "
@@ -50,9 +51,9 @@ func (r Report) Page(colour bool, width int) string {
 	if len(r.Findings) > 0 {
 		b.WriteByte('\n')
 	}
-	b.WriteString(set(printable(r.Summary()), "", "  ", width))
+	b.WriteString(set(harmless.Text(r.Summary()), "", "  ", width))
 	if r.Assumed != "" {
-		b.WriteString(set(printable(r.Assumed), "", "  ", width))
+		b.WriteString(set(harmless.Text(r.Assumed), "", "  ", width))
 	}
 	return b.String()
 }
@@ -136,16 +137,6 @@ func count(n int, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
-}
-
-// printable replaces what a terminal could take for a command: a manifest is a stranger's.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '\uFFFD'
-	}, text)
 }
 
 // Explain writes what there is to know of a rule.

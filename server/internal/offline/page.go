@@ -2,8 +2,9 @@ package offline
 
 import (
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/eiderhq/eider/server/internal/harmless"
 )
 
 // page is text for a person: sentences, and columns.
@@ -46,7 +47,7 @@ func (p *page) row(columns ...any) {
 		if !ok {
 			one = cell{text: c.(string)}
 		}
-		one.text = printable(one.text)
+		one.text = harmless.Text(one.text)
 		row = append(row, one)
 	}
 	p.rows = append(p.rows, row)
@@ -60,7 +61,7 @@ func (p *page) say(sentence, hue string) {
 		width = min(p.width, proseWidth)
 	}
 	indent := sentence[:len(sentence)-len(strings.TrimLeft(sentence, " "))]
-	for _, line := range wrap(printable(sentence), width-len(indent)) {
+	for _, line := range wrap(harmless.Text(sentence), width-len(indent)) {
 		p.out.WriteString(strings.TrimRight(indent+p.paint(cell{line, hue}), " ") + "\n")
 	}
 }
@@ -152,16 +153,6 @@ func (p *page) paint(c cell) string {
 		return c.text
 	}
 	return "\x1b[" + c.hue + "m" + c.text + "\x1b[0m"
-}
-
-// printable takes away what could steer a terminal: names and sources may come from strangers.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return '�'
-		}
-		return r
-	}, text)
 }
 
 // page returns an empty one for this desk.

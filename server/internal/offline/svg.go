@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/eiderhq/eider/server/internal/harmless"
 	"github.com/eiderhq/eider/server/internal/outlook"
 )
 
@@ -108,7 +109,7 @@ func described(all []outlook.Outlook) string {
 }
 
 func (d *drawing) text(class string, x, y float64, anchor, text string) {
-	fmt.Fprintf(d, `<text class="%s" x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", class, x, y, anchor, html.EscapeString(printable(text)))
+	fmt.Fprintf(d, `<text class="%s" x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", class, x, y, anchor, html.EscapeString(harmless.Text(text)))
 }
 
 func (d *drawing) heading(name, subtitle string) {
@@ -117,7 +118,7 @@ func (d *drawing) heading(name, subtitle string) {
 		d.text("b", margin, d.y, "start", subtitle)
 	} else {
 		fmt.Fprintf(d, `<text x="%d" y="%.1f"><tspan class="b" font-size="15">%s</tspan><tspan class="m" dx="10">%s</tspan></text>`+"\n",
-			margin, d.y, html.EscapeString(printable(name)), html.EscapeString(printable(subtitle)))
+			margin, d.y, html.EscapeString(harmless.Text(name)), html.EscapeString(harmless.Text(subtitle)))
 	}
 	d.y += 12
 }
@@ -170,7 +171,7 @@ func (d *drawing) segment(t outlook.Term, before float64, void bool) {
 	x, to := d.at(before), d.at(before+most)
 	width := max(to-x-1, 1.5) // a gap between two; never nothing
 	fmt.Fprintf(d, `<g><title>%s</title><rect class="c%d" x="%.1f" y="%.1f" width="%.1f" height="%d" rx="3"/>`,
-		html.EscapeString(printable(t.Name+", "+span(t)+": "+t.Source)), d.palette.of(t.Name), x, d.y, width, barHeight)
+		html.EscapeString(harmless.Text(t.Name+", "+span(t)+": "+t.Source)), d.palette.of(t.Name), x, d.y, width, barHeight)
 	if least > 0 && width > 4 {
 		fmt.Fprintf(d, `<rect class="al" x="%.1f" y="%.1f" width="%.1f" height="3"/>`, x, d.y+barHeight-3, max(width*least/most, 1.5))
 	}
@@ -179,7 +180,7 @@ func (d *drawing) segment(t outlook.Term, before float64, void bool) {
 	}
 	for _, label := range []string{t.Name + " " + seconds(t.Max), t.Name, seconds(t.Max)} {
 		if !void && float64(utf8.RuneCountInString(label))*glyph+10 < width {
-			fmt.Fprintf(d, `<text class="in" x="%.1f" y="%.1f" text-anchor="middle">%s</text>`, x+width/2, d.y+barHeight/2+4, html.EscapeString(printable(label)))
+			fmt.Fprintf(d, `<text class="in" x="%.1f" y="%.1f" text-anchor="middle">%s</text>`, x+width/2, d.y+barHeight/2+4, html.EscapeString(harmless.Text(label)))
 			break
 		}
 	}
