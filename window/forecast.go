@@ -29,6 +29,8 @@ type Window struct {
 	Terms    Sum
 	Void     string   // why no bound holds now, although terms add up; empty if it holds
 	VoidWhen []string // what would void it
+
+	bears int // so many may be lost at once, where VoidWhen bounds that
 }
 
 // Forecast is what a registry and its callers make of a departure.

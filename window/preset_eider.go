@@ -52,6 +52,7 @@ func deriveEider(c *chosen) (Forecast, error) {
 	if c.on("silent") {
 		tolerated := max(1, c.fleet.Instances*15/100)
 		f.Crash.VoidWhen = append([]string{fmt.Sprintf("preservation: more than %d of %d instances silent at once", tolerated, c.fleet.Instances)}, f.Crash.VoidWhen...)
+		f.Crash.bears = tolerated
 		if c.fleet.Lost > tolerated {
 			last := Sum{{Max: times(10, lease)}, {Max: times(c.fleet.Lost, lease)}}.Worst()
 			f.Crash.Void = fmt.Sprintf("preservation: %d of %d instances silent at once look like a parted network; it ends after ten leases, one instance a lease: %s for the last. "+

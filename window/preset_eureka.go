@@ -83,7 +83,8 @@ func eurekaNetflix() Preset {
 func eurekaRenew() Setting {
 	return Setting{Name: "renew", What: "an instance renews its lease so often", Default: lasts(30 * time.Second), least: int64(time.Millisecond),
 		Source: "EurekaInstanceConfigBean leaseRenewalIntervalInSeconds",
-		cost:   "self-preservation counts renewals and expects those of expected-renew"}
+		cost: "the last renewal before a crash is younger, so that more of the lease is left; self-preservation counts renewals and expects those of " +
+			"expected-renew"}
 }
 
 func eurekaLease() Setting {
@@ -134,7 +135,8 @@ func deriveEureka(c *chosen, seed int, cache string) (Forecast, error) {
 	}
 	if c.on("self-preservation") {
 		f.Crash.Void = c.preservation(seed)
-		f.Crash.VoidWhen = append([]string{c.preservationWhen(seed)}, f.Crash.VoidWhen...)
+		when, bears := c.preservationWhen(seed)
+		f.Crash.VoidWhen, f.Crash.bears = append([]string{when}, f.Crash.VoidWhen...), bears
 	}
 	return f, c.outlasts(lease, "lease", renew, c.called("renew"))
 }
@@ -187,10 +189,10 @@ func (c *chosen) preservation(seed int) string {
 }
 
 // preservationWhen says how many may be lost at once.
-func (c *chosen) preservationWhen(seed int) string {
+func (c *chosen) preservationWhen(seed int) (void string, bears int) {
 	const when = "self-preservation"
 	if seed == 0 && !c.on("peers") {
-		return when + ", always"
+		return when + ", always", 0
 	}
 	low, high := -1, c.fleet.Instances // low are let go, high are not: nobody renews then
 	for high-low > 1 {
@@ -202,7 +204,7 @@ func (c *chosen) preservationWhen(seed int) string {
 		}
 	}
 	if low < 1 {
-		return fmt.Sprintf("%s: any crash among %d instances", when, c.fleet.Instances)
+		return fmt.Sprintf("%s: any crash among %d instances", when, c.fleet.Instances), 0
 	}
-	return fmt.Sprintf("%s: more than %d of %d instances lost at once", when, low, c.fleet.Instances)
+	return fmt.Sprintf("%s: more than %d of %d instances lost at once", when, low, c.fleet.Instances), low
 }

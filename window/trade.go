@@ -50,7 +50,7 @@ func (p Preset) Trades(set map[string]string, fleet Fleet) ([]Trade, error) {
 		} else {
 			t.Planned = before.Planned.Terms.Worst() - after.Planned.Terms.Worst()
 			t.Crash = before.Crash.Terms.Worst() - after.Crash.Terms.Worst()
-			t.Load, t.Note = after.Load, p.note(s, before, after)
+			t.Load, t.Note = after.Load, p.note(before, after, s)
 		}
 		out = append(out, t)
 	}
@@ -102,30 +102,55 @@ func (l *ledger) window(path string, was, is Window) {
 	switch {
 	case was.Void == "" && is.Void != "":
 		l.costs = append(l.costs, path+" window void: "+is.Void)
-	case was.Void != "" && is.Void == "":
+	case was.Void != "" && is.Void == "" && len(is.VoidWhen) >= len(was.VoidWhen): // else what it is no longer void by says so
 		l.buys = append(l.buys, path+" window no longer void")
 	}
 	for i, when := range was.VoidWhen {
 		switch {
 		case slices.Contains(is.VoidWhen, when):
 		case len(is.VoidWhen) == len(was.VoidWhen):
-			l.moves = append(l.moves, path+" window void by "+moved(when, is.VoidWhen[i]))
+			line := path + " window void by " + moved(when, is.VoidWhen[i])
+			if l.enter(float64(was.bears-is.bears), line); was.bears == is.bears {
+				l.moves = append(l.moves, line)
+			}
 		default:
 			l.buys = append(l.buys, path+" window no longer void by "+when)
 		}
 	}
 }
 
-// note says what a change buys and costs beside the worst cases.
-func (p Preset) note(s Setting, before, after Forecast) string {
+// Weigh says what a change of settings, from one set to another, buys and costs beside the worst cases; before and
+// after are what follows from them, perhaps with terms of one's own.
+func (p Preset) Weigh(from, to map[string]string, before, after Forecast) (string, error) {
+	was, err := p.choose(from, Fleet{})
+	if err != nil {
+		return "", err
+	}
+	is, err := p.choose(to, Fleet{})
+	if err != nil {
+		return "", err
+	}
+	var shorter []Setting
+	for _, s := range p.Settings {
+		if now := is.value(s.Name); now != was.value(s.Name) && (now.raw() < was.value(s.Name).raw() || now.On != s.Default.On) {
+			shorter = append(shorter, s)
+		}
+	}
+	return p.note(before, after, shorter...), nil
+}
+
+// note says what a change buys and costs beside the worst cases. Its settings are those that are shorter, or off, with it.
+func (p Preset) note(before, after Forecast, shorter ...Setting) string {
 	var l ledger
 	l.window("planned", before.Planned, after.Planned)
 	l.window("crash", before.Crash, after.Crash)
 	l.less("reads/s", before.Load.ReadsPerSecond, after.Load.ReadsPerSecond)
 	l.less("beats/s", before.Load.BeatsPerSecond, after.Load.BeatsPerSecond)
 	l.less("healthy evicted/day", before.Load.FalseEvictionsPerDay, after.Load.FalseEvictionsPerDay)
-	if s.cost != "" {
-		l.costs = append(l.costs, s.cost)
+	for _, s := range shorter {
+		if s.cost != "" && !slices.Contains(l.costs, s.cost) {
+			l.costs = append(l.costs, s.cost)
+		}
 	}
 	note := "buys " + list(l.buys) + "; costs " + list(l.costs)
 	if len(l.moves) > 0 {

@@ -51,7 +51,7 @@ func TestTradesOfEureka(t *testing.T) {
 	if off.To != "off" || !strings.Contains(off.Note, "crash window no longer void by self-preservation: more than 44 of 300 instances lost at once; costs a network that parts") {
 		t.Errorf("without self-preservation: %+v", off)
 	}
-	if note := trade(t, all, "renewal-percent").Note; !strings.Contains(note, "moves crash window void by self-preservation: more than 44 of 300 instances lost at once → more than 173 of 300 ") {
+	if note := trade(t, all, "renewal-percent").Note; !strings.Contains(note, "buys crash window void by self-preservation: more than 44 of 300 instances lost at once → more than 173 of 300 ") {
 		t.Errorf("a lower threshold: %s", note)
 	}
 }
@@ -84,7 +84,8 @@ func TestTradesThatAreNone(t *testing.T) {
 		got.Crash != 0 || got.Load.BeatsPerSecond == 0 {
 		t.Errorf("half of the shortest lease: %+v", got)
 	}
-	if got := trade(t, trades(t, "eureka", window.Fleet{Lost: 2}), "self-preservation"); !strings.Contains(got.Note, "buys crash window no longer void") {
+	if got := trade(t, trades(t, "eureka", window.Fleet{Lost: 2}), "self-preservation"); !strings.Contains(got.Note, "buys crash window no longer void by self-preservation: more than 1 of 10") ||
+		strings.Count(got.Note, "no longer void") != 1 {
 		t.Errorf("what is void now: %s", got.Note)
 	}
 	if got := trade(t, trades(t, "eureka", window.Fleet{Lost: 2}, "self-preservation=off"), "self-preservation"); !strings.Contains(got.Note, "crash window void: self-preservation: with 2 of 10") {
@@ -106,5 +107,40 @@ func TestLoadIsANumber(t *testing.T) {
 	}
 	if got := derive(t, "eureka", window.Fleet{}, "client-cache=1ms").Load.ReadsPerSecond; got != 50_000 {
 		t.Errorf("50 callers a thousand times a second: %g", got)
+	}
+}
+
+// What somebody would change is weighed like a trade: also what gets worse by it, and only what a shorter one costs.
+func TestWeigh(t *testing.T) {
+	p := lookup(t, "eureka")
+	weigh := func(from, to map[string]string) string {
+		t.Helper()
+		before, errBefore := p.Derive(from, window.Fleet{})
+		after, errAfter := p.Derive(to, window.Fleet{})
+		said, err := p.Weigh(from, to, before, after)
+		if errBefore != nil || errAfter != nil || err != nil {
+			t.Fatal(errBefore, errAfter, err)
+		}
+		return said
+	}
+	short, long := weigh(nil, pairs("renew=10s")), weigh(pairs("renew=10s"), nil)
+	for _, part := range []string{"crash window void by self-preservation: more than 1 of 10 instances lost at once → more than 7 of 10 ", "; costs mean crash 242.5s → 252.5s, beats/s 0.333 → 1", "more of the lease is left"} {
+		if !strings.Contains(short, part) {
+			t.Errorf("renewals three times as often: %s; want %q", short, part)
+		}
+	}
+	if !strings.Contains(long, "; costs crash window void by self-preservation: more than 7 of 10 instances lost at once → more than 1 of 10 ") || strings.Contains(long, "of the lease is left") {
+		t.Errorf("renewals a third as often: %s", long)
+	}
+	if off, on := weigh(nil, pairs("self-preservation=off")), weigh(pairs("self-preservation=off"), nil); !strings.Contains(off, "a network that parts") || strings.Contains(on, "a network that parts") {
+		t.Errorf("self-preservation off: %s; on: %s", off, on)
+	}
+	if said := weigh(nil, pairs("client-cache=5s", "load-balancer-cache=5s")); strings.Count(said, "so much more often") != 1 {
+		t.Errorf("two caches: %s", said)
+	}
+	for _, bad := range [][2]map[string]string{{pairs("x=1"), nil}, {nil, pairs("x=1")}} {
+		if _, err := p.Weigh(bad[0], bad[1], window.Forecast{}, window.Forecast{}); err == nil {
+			t.Errorf("%v are weighed", bad)
+		}
 	}
 }

@@ -31,7 +31,7 @@ func (r request) outlooks() ([]outlook.Outlook, error) {
 // of derives one preset's, with what a change would do to it.
 func (r request) of(p window.Preset) (outlook.Outlook, error) {
 	set := r.settings(p, r.set, nil)
-	o, err := r.with(p, set)
+	o, before, err := r.with(p, set)
 	if err != nil || len(r.presets) > 1 {
 		return o, err
 	}
@@ -41,20 +41,24 @@ func (r request) of(p window.Preset) (outlook.Outlook, error) {
 	}
 	o.Add(trades)
 	if len(r.whatIf) > 0 {
-		after, err := r.with(p, r.settings(p, r.whatIf, set))
+		then := r.settings(p, r.whatIf, set)
+		with, after, err := r.with(p, then)
 		if err != nil {
 			return o, err
 		}
-		o.WhatIf = &after
+		if with.Note, err = p.Weigh(set, then, before, after); err != nil {
+			return o, err
+		}
+		o.WhatIf = &with
 	}
 	return o, nil
 }
 
 // with derives one preset's under some settings.
-func (r request) with(p window.Preset, set map[string]string) (outlook.Outlook, error) {
+func (r request) with(p window.Preset, set map[string]string) (outlook.Outlook, window.Forecast, error) {
 	forecast, err := p.Derive(set, r.fleet)
 	if err != nil {
-		return outlook.Outlook{}, err
+		return outlook.Outlook{}, forecast, err
 	}
 	forecast.Planned.Terms = append(slices.Clip(forecast.Planned.Terms), r.planned...)
 	forecast.Crash.Terms = append(slices.Clip(forecast.Crash.Terms), r.crash...)
@@ -67,7 +71,7 @@ func (r request) with(p window.Preset, set map[string]string) (outlook.Outlook, 
 		}
 		o.Settings = append(o.Settings, outlook.Setting{Name: s.Name, Value: value, Default: fmt.Sprint(s.Default), What: s.What, Source: s.Source})
 	}
-	return o, nil
+	return o, forecast, nil
 }
 
 // byHand adds up what was typed; --what-if replaces a term by its name.

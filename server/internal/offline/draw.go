@@ -61,6 +61,11 @@ func answers(p *page, o outlook.Outlook) {
 
 // advise says what to set.
 func advise(p *page, a outlook.Advice) {
+	p.say("Set: "+toSet(a), strong)
+	p.say("  "+a.Why, dim)
+}
+
+func toSet(a outlook.Advice) string {
 	pause := fmt.Sprintf("serve on for %s after the registry was told (a preStop that has it told and sleeps %d)", seconds(a.Pause), whole(a.Sleep))
 	switch {
 	case a.Call > 0:
@@ -71,8 +76,7 @@ func advise(p *page, a outlook.Advice) {
 	case a.Sleep == 0:
 		pause = fmt.Sprintf("no sleep (the pause may last %s, and its end is told)", seconds(a.Pause))
 	}
-	p.say(fmt.Sprintf("Set: %s, and a grace period of %s (terminationGracePeriodSeconds: %d).", pause, seconds(a.Grace), whole(a.Grace)), strong)
-	p.say("  "+a.Why, dim)
+	return fmt.Sprintf("%s, and a grace period of %s (terminationGracePeriodSeconds: %d).", pause, seconds(a.Grace), whole(a.Grace))
 }
 
 func bound(w outlook.Path) string {
@@ -149,12 +153,20 @@ func whatIf(p *page, o outlook.Outlook) {
 		s := side.o
 		p.row(side.name, worst(s.Planned), seconds(s.Planned.Mean), worst(s.Crash), seconds(s.Crash.Mean), reads(s.Load), beats(s.Load), evictions(s.Load))
 	}
-	p.row("  gain", saved(o.Planned.Worst-after.Planned.Worst), saved(o.Planned.Mean-after.Planned.Mean), saved(o.Crash.Worst-after.Crash.Worst), saved(o.Crash.Mean-after.Crash.Mean), "", "", "")
+	p.row("  change", saved(o.Planned.Worst-after.Planned.Worst), saved(o.Planned.Mean-after.Planned.Mean), saved(o.Crash.Worst-after.Crash.Worst), saved(o.Crash.Mean-after.Crash.Mean), "", "", "")
 	p.flush()
 	for _, w := range []outlook.Path{after.Planned, after.Crash} {
 		if w.Void != "" {
 			p.say("  With it no bound holds: "+w.Void, warn)
 		}
+	}
+	if after.Note != "" {
+		p.say("  It "+after.Note+".", "")
+	}
+	if after.Recommend == o.Recommend {
+		p.say("  What to set stays as it is.", "")
+	} else {
+		p.say("  Then set: "+toSet(after.Recommend), strong)
 	}
 }
 

@@ -77,6 +77,7 @@ type Outlook struct {
 	Settings  []Setting `json:"settings,omitempty"`
 	Trades    []Trade   `json:"trades,omitempty"`
 	WhatIf    *Outlook  `json:"what_if,omitempty"` // the same with other settings
+	Note      string    `json:"note,omitempty"`    // of a what-if: what it buys and costs beside the worst cases
 }
 
 // Fleet is what the figures are for.
