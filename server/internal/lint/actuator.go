@@ -138,6 +138,9 @@ func (l *workload) barriers(endpoints []string) (found []barrier) {
 		included = []string{"health"}
 	}
 	wanted, kept := slices.Clone(included), slices.Clone(excluded)
+	if l.scraped() && !names(included, "prometheus") {
+		wanted = append(wanted, "prometheus")
+	}
 	for _, endpoint := range endpoints {
 		if !names(included, endpoint) {
 			wanted = append(wanted, endpoint)
@@ -149,7 +152,7 @@ func (l *workload) barriers(endpoints []string) (found []barrier) {
 			found = append(found, barrier{endpoint, port, "is closed", "MANAGEMENT_SERVER_PORT", portOf(l.main), false})
 		}
 		if unseen := include.ok() && !known; !names(included, endpoint) && (!unseen || endpoint == registryEndpoint) {
-			found = append(found, barrier{endpoint, include, "isn't exposed", "MANAGEMENT_ENDPOINTS_WEB_EXPOSURE_INCLUDE", strings.Join(wanted, ","), unseen})
+			found = append(found, barrier{endpoint, include, "isn't exposed", exposure, strings.Join(wanted, ","), unseen})
 		}
 		if names(excluded, endpoint) {
 			found = append(found, barrier{endpoint, exclude, "is excluded", "MANAGEMENT_ENDPOINTS_WEB_EXPOSURE_EXCLUDE", strings.Join(kept, ","), false})
@@ -188,7 +191,15 @@ func names(ids []string, endpoint string) bool {
 
 // opening is what to write so that a barrier is none: an entry of the environment, which is stronger than every file; or
 // what stands in the program's arguments, which is stronger than that.
-func (l *workload) opening(b barrier) string { return l.entry(b.name, b.value, "") }
+func (l *workload) opening(b barrier) string {
+	why := ""
+	if b.name == exposure && !b.at.ok() {
+		why = "it replaces the list in your application.yml: add what else you expose"
+	}
+	return l.entry(b.name, b.value, why)
+}
+
+const exposure = "MANAGEMENT_ENDPOINTS_WEB_EXPOSURE_INCLUDE"
 
 // entry is an entry of the container's env, in place of a setting that stands there already.
 func (l *workload) entry(name, value, why string) string {

@@ -206,7 +206,7 @@ func (w *world) take(n node, doc *document, at []int, f *file, depth int) {
 }
 
 // asked are the kinds that rules look into, besides those that make pods.
-var asked = []string{"Service", "Ingress", "ConfigMap", "Namespace", "BackendConfig", "GCPBackendPolicy", "HorizontalPodAutoscaler", "Rollout"}
+var asked = []string{"Service", "Ingress", "ConfigMap", "Namespace", "BackendConfig", "GCPBackendPolicy", "HorizontalPodAutoscaler", "Rollout", "ServiceMonitor", "PodMonitor"}
 
 // document is a part of a stream, or of a list in one, and the number of its first line.
 type document struct {

@@ -71,7 +71,7 @@ does isn't seen: that is a note, until eider.dev/pause says how long it pauses a
     preStop: {sleep: {seconds: 98}}`,
 		Patch: `  env:
   - name: MANAGEMENT_ENDPOINTS_WEB_EXPOSURE_INCLUDE
-    value: health,serviceregistry
+    value: health,serviceregistry  # and what else application.yml exposes: this replaces its list
   - name: SERVER_SHUTDOWN  # before Spring Boot 3.4 it is immediate unless set
     value: graceful
   lifecycle:

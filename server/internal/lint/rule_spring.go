@@ -14,14 +14,16 @@ func endpointClosed() Rule {
 serviceregistry for his hook and forgets health takes the probes' endpoint away, so that they get 404 and no new pod becomes
 ready; who forgets serviceregistry has a hook that tells Eureka nothing, and a rollout shows no sign of it. Settings that
 exclude an endpoint, or that forbid to write to it, do the same. Where the manifest says nothing of it the program's own
-application.yml may, which isn't seen from here: a warning. To say it in the manifest is right in either case.`,
+application.yml may, which isn't seen from here: a warning. What the manifest says replaces the list in application.yml, so
+that all that is exposed there is to be named here too, prometheus for one: the patch names it if an annotation
+prometheus.io/path, a ServiceMonitor or a PodMonitor among what was read asks for it.`,
 		Example: `env:
 - {name: MANAGEMENT_ENDPOINTS_WEB_EXPOSURE_INCLUDE, value: serviceregistry}
 readinessProbe:
   httpGet: {path: /actuator/health/readiness, port: 8080}`,
 		Patch: `env:
 - name: MANAGEMENT_ENDPOINTS_WEB_EXPOSURE_INCLUDE
-  value: serviceregistry,health`,
+  value: serviceregistry,health  # and what else application.yml exposes: this replaces its list`,
 		Source: "https://docs.spring.io/spring-boot/reference/actuator/endpoints.html#actuator.endpoints.exposing",
 		check: func(_ *world, l *workload) (found []Finding) {
 			hook := l.pauseOf(l.main)

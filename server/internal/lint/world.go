@@ -26,6 +26,7 @@ type world struct {
 	scalers   map[place]*object   // by what they scale
 	rollouts  map[place]*object   // by the workload whose pods they take
 	behind    map[place][]*object // by the Service: Ingresses and policies that name it
+	monitors  []*object           // that have Prometheus ask Spring's endpoint for it
 	unchecked map[string]int      // objects that make pods of kinds that no rule knows, by kind
 	assumed   string              // settings of the first workload that are taken for its callers'
 	assuming  int                 // such workloads
@@ -43,7 +44,7 @@ const (
 	maxContainers = 100
 	maxMaps       = 100 // ConfigMaps
 	maxKinds      = 20  // that aren't looked at, of all sources
-	maxFronts     = 100 // Ingresses and policies before one Service
+	maxFronts     = 100 // Ingresses and policies before one Service; monitors of all
 )
 
 // workload is an object that makes pods, and what its pods are.
@@ -178,6 +179,10 @@ func (w *world) index() {
 		case "Rollout":
 			if at, ok := o.refers(); ok {
 				w.rollouts[at] = o
+			}
+		case "ServiceMonitor", "PodMonitor":
+			if o.asksSpring() && len(w.monitors) < maxFronts {
+				w.monitors = append(w.monitors, o)
 			}
 		case "HorizontalPodAutoscaler":
 			target := o.get("spec", "scaleTargetRef")
