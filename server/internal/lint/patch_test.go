@@ -147,6 +147,9 @@ func writeRow(t *testing.T, o map[string]any, f Finding, row string) {
 		at = pod
 	case strings.HasPrefix(comment, ofContainer):
 		at = containerOf(pod, f)
+	case strings.HasPrefix(comment, "in httpGet of the "):
+		probe := containerOf(pod, f)[strings.TrimPrefix(comment, "in httpGet of the ")].(map[string]any)
+		at = probe["httpGet"].(map[string]any)
 	default:
 		t.Errorf("%s %s doesn't say where its patch goes: %q", f.File, f.Rule, row)
 		return

@@ -3,6 +3,7 @@ package lint
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -16,7 +17,8 @@ ready; who forgets serviceregistry has a hook that tells Eureka nothing, and a r
 exclude an endpoint, or that forbid to write to it, do the same. Where the manifest says nothing of it the program's own
 application.yml may, which isn't seen from here: a warning. What the manifest says replaces the list in application.yml, so
 that all that is exposed there is to be named here too, prometheus for one: the patch names it if an annotation
-prometheus.io/path, a ServiceMonitor or a PodMonitor among what was read asks for it.`,
+prometheus.io/path, a ServiceMonitor or a PodMonitor among what was read asks for it. MANAGEMENT_SERVER_PORT moves all
+endpoints to a port of their own: a probe that goes on asking the program's port for them gets 404.`,
 		Example: `env:
 - {name: MANAGEMENT_ENDPOINTS_WEB_EXPOSURE_INCLUDE, value: serviceregistry}
 readinessProbe:
@@ -47,9 +49,38 @@ readinessProbe:
 				}
 				found = append(found, f)
 			}
-			return found
+			return append(found, l.misaimed()...)
 		},
 	}
+}
+
+// misaimed are the probes that ask the program's own port for an endpoint which a setting has moved to another.
+func (l *workload) misaimed() (found []Finding) {
+	own := l.main.settings.get("management.server.port")
+	moved, err := strconv.Atoi(own.value)
+	if err != nil || moved <= 0 {
+		return nil // which is a barrier, or not known
+	}
+	harms := map[string]string{"readinessProbe": "no pod gets ready", "livenessProbe": "its pods are killed over and over", "startupProbe": "its pods are killed before they serve"}
+	for _, probe := range probes {
+		asked := l.main.get(probe, "httpGet")
+		path, port := asked.get("path").text(), l.main.portOf(asked.get("port").text())
+		if !l.healths(path) || port == 0 || port == moved || slices.ContainsFunc(append(l.containers, l.sidecars...), func(c *container) bool { return c != l.main && c.opens(port) }) {
+			continue // another container answers there
+		}
+		found = append(found, l.here(asked.get("port").line(), fmt.Sprintf("the %s of container %s asks port %d for %s, but Spring's endpoints are at %d (%s): it gets 404, and %s",
+			probe, l.main.name, port, short(path), moved, l.at(own), harms[probe]), fmt.Sprintf("port: %d  # in httpGet of the %s", moved, probe))...)
+	}
+	return found
+}
+
+// healths tells of a path that it is the endpoint health's.
+func (l *workload) healths(path string) bool {
+	base := "/actuator"
+	if s := l.main.settings.get("management.endpoints.web.base-path"); s.ok() {
+		base = trimmed(s.value)
+	}
+	return strings.Contains(path+"/", base+"/health/")
 }
 
 // registryEndpoint is Spring Cloud's, which has a registry told.
@@ -68,12 +99,8 @@ func (l *workload) endpoints() (needed []string) {
 
 // probed is a probe that asks the actuator for health, and its path.
 func (l *workload) probed() (probe, path string) {
-	base := "/actuator"
-	if s := l.main.settings.get("management.endpoints.web.base-path"); s.ok() {
-		base = trimmed(s.value)
-	}
 	for _, probe := range probes {
-		if path := l.main.get(probe, "httpGet", "path").text(); strings.Contains(path+"/", base+"/health/") {
+		if path := l.main.get(probe, "httpGet", "path").text(); l.healths(path) {
 			return probe, path
 		}
 	}
