@@ -90,7 +90,7 @@ func (p *jsonParser) value(depth int) (*yaml.Node, error) {
 	case nil:
 		n.Tag, n.Value = "!!null", "null"
 	case string:
-		n.Tag, n.Value = "!!str", v
+		n.Tag, n.Value, n.Style = "!!str", v, yaml.DoubleQuotedStyle
 	default:
 		n.Value = fmt.Sprint(v)
 	}

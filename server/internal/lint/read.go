@@ -193,6 +193,10 @@ func (w *world) take(n node, doc *document, at []int, f *file, depth int) {
 		}
 		return
 	}
+	if line := n.unfilled(doc); line > 0 {
+		w.faults = append(w.faults, Fault{File: f.name, Line: line, Message: "here a template isn't filled in: " + rendered(w.options.Command)})
+		return
+	}
 	o := &object{node: n, doc: doc, at: at, kind: kind, name: strings.Clone(n.get("metadata", "name").text()),
 		namespace: cmp.Or(strings.Clone(n.get("metadata", "namespace").text()), "default"), file: f}
 	if o.pods = newWorkload(o) != nil; !o.pods {
@@ -295,6 +299,11 @@ func weigh(n *yaml.Node, known map[*yaml.Node]int) (nodes int) {
 	return nodes + 1
 }
 
+// rendered is what to lint instead of a template.
+func rendered(command string) string {
+	return "lint what it renders to, `helm template . | " + command + " -`"
+}
+
 // unreadable says where in the source the parser stopped, and what people mostly did then.
 func unreadable(name string, doc document, err error, command string) Fault {
 	fault := Fault{File: name, Line: doc.first, Message: strings.TrimPrefix(err.Error(), "yaml: ")}
@@ -307,7 +316,7 @@ func unreadable(name string, doc document, err error, command string) Fault {
 		fault.Line, fault.Message = doc.first-1+line, m[2]
 	}
 	if bytes.Contains(doc.text, []byte("{{")) {
-		fault.Message += "; it looks like a template: lint what it renders to, `helm template . | " + command + " -`"
+		fault.Message += "; it looks like a template: " + rendered(command)
 	}
 	fault.Message = "this document isn't YAML: " + fault.Message
 	return fault

@@ -111,6 +111,45 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// TestTemplatesThatAreYAML: what a template still has to fill in reads as YAML, of maps that are keys; it is a fault, and never
+// a workload less. What may hold braces may go on.
+func TestTemplatesThatAreYAML(t *testing.T) {
+	with := func(old, new string) string { return strings.Replace(bare1, old, new, 1) }
+	for name, c := range map[string]struct {
+		text string
+		line int
+	}{
+		"image":           {with("image: orders", "image: {{ .Values.image }}"), 9},
+		"part of it":      {with("image: orders", "image: orders:{{ .Values.tag }}"), 9},
+		"in quotes":       {with("image: orders", `image: "{{ .Values.image }}:{{ .Values.tag }}"`), 9},
+		"replicas":        {with("spec:\n  template", "spec:\n  replicas: {{ .Values.replicas }}\n  template"), 5},
+		"function":        {with("name: orders}", "name: orders, namespace: x}\n# a comment") + "status: {{ quote .x }}\n", 13},
+		"item":            {with("[{containerPort: 80}]", "\n        - {{ .Values.port }}"), 11},
+		"key":             {with("ports: [{containerPort: 80}]", "{{ .Values.key }}: x"), 10},
+		"annotation":      {with("metadata: {name: orders}", "metadata:\n  name: orders\n  annotations:\n    a: {{ .Values.a }}"), 6},
+		"name":            {with("metadata: {name: orders}", "metadata:\n  name: x-{{ .Release.Name }}"), 4},
+		"list":            {"apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(with("image: orders", "image: {{ .a }}"), "\n", "\n  "), 12},
+		"Service":         {"apiVersion: v1\nkind: Service\nmetadata:\n  name: {{ .Release.Name }}\n", 4},
+		"said by others":  {with("metadata: {name: orders}", "metadata:\n  name: orders\n  annotations:\n    vault: ok {{ with secret }}\n    a: '{{ b }}'"), 0},
+		"argument":        {with("image: orders", "image: orders\n        args: [a, '{{.x}}']\n        command:\n        - --format=a{{.Name}}\n        env:\n        - name: x\n          value: a{{b}}"), 0},
+		"block of text":   {with("image: orders", "image: orders\n        workingDir: |-\n          {{ x }}"), 0},
+		"one brace apart": {with("image: orders", "image: orders\n        resources: {limits: {cpu: 1}}"), 0},
+		"ConfigMap":       {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  a: x {{ b }}\n  c: |\n    {{ d }}\n---\n" + bare1, 0},
+		"JSON":            {strings.Replace(json1, `"name": "or`, `"annotations": {"a": "{{ b }}"}, "labels": {"b": "{{c}}"}, "name": "or`, 1), 0},
+	} {
+		r := Check([]Source{{"x.yaml", []byte(c.text)}}, Options{})
+		if c.line == 0 {
+			if len(r.Faults) > 0 || r.Workloads != 1 {
+				t.Errorf("%s: %d workloads, %v", name, r.Workloads, r.Faults)
+			}
+			continue
+		}
+		if len(r.Faults) != 1 || r.Faults[0].Line != c.line || !strings.Contains(r.Faults[0].Message, "`helm template . | eider lint -`") || len(r.Findings) > 0 {
+			t.Errorf("%s: %v, want one of line %d; %v", name, r.Faults, c.line, r.Findings)
+		}
+	}
+}
+
 // laughs is a document of a few lines that stands for 10^n containers.
 func laughs(n int) string {
 	var b strings.Builder
