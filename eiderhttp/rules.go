@@ -29,9 +29,11 @@ func (t *Transport) repeatable(req *http.Request) bool {
 }
 
 // failed tells whether an answer counts against the instance.
-func (t *Transport) failed(resp *http.Response) bool {
-	if t.Failed != nil {
-		return t.Failed(resp)
+func (t *Transport) failed(resp *http.Response) bool { return failed(t.Failed, resp) }
+
+func failed(by func(*http.Response) bool, resp *http.Response) bool {
+	if by != nil {
+		return by(resp)
 	}
 	return unserved(resp)
 }
@@ -45,9 +47,11 @@ func unserved(resp *http.Response) bool {
 }
 
 // waits tells whether a request is meant to wait for its answer.
-func (t *Transport) waits(req *http.Request) bool {
-	if t.Waits != nil {
-		return t.Waits(req)
+func (t *Transport) waits(req *http.Request) bool { return waits(t.Waits, req) }
+
+func waits(by func(*http.Request) bool, req *http.Request) bool {
+	if by != nil {
+		return by(req)
 	}
 	return prefersToWait(req)
 }

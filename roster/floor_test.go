@@ -10,9 +10,9 @@ import (
 	"github.com/eiderhq/eider/breaker"
 )
 
-// TestK15OneFloorForBreakersAndSuspicion, K16: whatever is said of them, half are picked, and it is the suspects that
+// TestK16OneFloorForBreakersAndSuspicion, and K15: whatever is said of them, half are picked, and it is the suspects that
 // come back before those that have failed here. All being bad makes none good, and none of them unpickable.
-func TestK15OneFloorForBreakersAndSuspicion(t *testing.T) {
+func TestK16OneFloorForBreakersAndSuspicion(t *testing.T) {
 	for _, row := range []struct {
 		view     string
 		fail     string // who fails, in this order; capitals refuse

@@ -1,0 +1,158 @@
+package eiderhttp
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/breaker"
+	"github.com/eiderhq/eider/bulkhead"
+)
+
+func answering(status int, body io.Reader) roundTripper {
+	return func(r *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: status, Body: io.NopCloser(body), Request: r}, nil
+	}
+}
+
+func failingWith(err error) roundTripper {
+	return func(*http.Request) (*http.Response, error) { return nil, err }
+}
+
+// through sends a request to a host by a Guard and reads its answer.
+func through(t *testing.T, g *Guard, host string) error {
+	t.Helper()
+	req, err := http.NewRequest("GET", "http://"+host+"/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := g.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, err = io.ReadAll(resp.Body)
+	return err
+}
+
+func TestAGuardOpensByWhatItsHostShows(t *testing.T) {
+	broken := errors.New("broken off")
+	for name, row := range map[string]struct {
+		next  http.RoundTripper
+		opens bool
+	}{
+		"answers":         {answering(200, strings.NewReader("yes")), false},
+		"500":             {answering(500, strings.NewReader("no")), false},
+		"503":             {answering(503, strings.NewReader("no")), true},
+		"errors":          {failingWith(errors.New("EOF")), true},
+		"broken bodies":   {answering(200, failing{broken}), true},
+		"its own guard's": {failingWith(&breaker.Rejected{Name: "below"}), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := &Guard{Next: row.next, Breaker: breaker.Config{Consecutive: 3, OpenFor: time.Hour}}
+			for range 3 {
+				if err := through(t, g, "A.example"); eider.KindOf(err) == eider.Unavailable {
+					t.Fatalf("rejected too soon: %v", err)
+				}
+			}
+			err := through(t, g, "a.example")
+			var e *eider.Error
+			if rejected := errors.As(err, &e) && errors.Is(err, breaker.ErrRejected); rejected != row.opens {
+				t.Fatalf("the fourth: %v", err)
+			} else if rejected && (e.RetryAfter < 59*time.Minute || e.Kind != eider.Unavailable || !strings.Contains(err.Error(), "a.example is open")) {
+				t.Errorf("%v, %+v", err, e)
+			}
+			if err := through(t, g, "b.example"); errors.Is(err, breaker.ErrRejected) && row.opens {
+				t.Errorf("another host: %v", err)
+			}
+		})
+	}
+	g := &Guard{Next: failingWith(syscall.ECONNREFUSED)}
+	through(t, g, "a.example")
+	if err := through(t, g, "a.example"); !strings.Contains(err.Error(), "the connection was refused") {
+		t.Errorf("after one refusal: %v", err)
+	}
+}
+
+// TestK13AGuardForgetsHosts, and K14: none whose breaker isn't closed.
+func TestK13AGuardForgetsHosts(t *testing.T) {
+	down := map[string]bool{"down1": true, "down2": true, "down3": true}
+	g := &Guard{Hosts: 3, Breaker: breaker.Config{OpenFor: time.Hour}, Next: roundTripper(func(r *http.Request) (*http.Response, error) {
+		if down[r.URL.Host] {
+			return nil, syscall.ECONNREFUSED
+		}
+		return answering(200, strings.NewReader("yes"))(r)
+	})}
+	through(t, g, "down1")
+	through(t, g, "down2")
+	for _, host := range strings.Split("abcdefghij", "") {
+		if err := through(t, g, host); err != nil {
+			t.Fatalf("%s: %v", host, err)
+		}
+		if n := len(g.hosts); n > 3 {
+			t.Fatalf("%d hosts are remembered", n)
+		}
+	}
+	for host := range down {
+		if host == "down3" {
+			through(t, g, host) // there was room, and there is none after it
+		}
+		if err := through(t, g, host); host != "down3" && !errors.Is(err, breaker.ErrRejected) {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	through(t, g, "down3")
+	if err := through(t, g, "k"); eider.KindOf(err) != eider.Limited {
+		t.Errorf("with every breaker open: %v", err)
+	}
+}
+
+func TestAGuardsBulkhead(t *testing.T) {
+	hold, held := make(chan struct{}), make(chan struct{}, 2)
+	g := &Guard{Hosts: 1, Bulkhead: &bulkhead.Config{Limit: 2}, Next: roundTripper(func(r *http.Request) (*http.Response, error) {
+		if r.URL.Host == "a" {
+			held <- struct{}{}
+			<-hold
+		}
+		return answering(200, strings.NewReader("yes"))(r)
+	})}
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() { through(t, g, "a") })
+		<-held
+	}
+	if err := through(t, g, "a"); !errors.Is(err, bulkhead.ErrFull) || eider.KindOf(err) != eider.Unavailable {
+		t.Errorf("the third: %v", err)
+	}
+	if err := through(t, g, "b"); eider.KindOf(err) != eider.Limited {
+		t.Errorf("another host, while the only one that may be remembered is called: %v", err)
+	}
+	close(hold)
+	all.Wait()
+	if err := through(t, g, "a"); err != nil {
+		t.Errorf("once there is room: %v", err)
+	}
+}
+
+// TestAPanicEndsWhatTheGuardsGave: nothing leaks, and it counts.
+func TestAPanicEndsWhatTheGuardsGave(t *testing.T) {
+	g := &Guard{Bulkhead: &bulkhead.Config{Limit: 1}, Breaker: breaker.Config{Consecutive: 2}, Next: roundTripper(func(*http.Request) (*http.Response, error) { panic("no") })}
+	for range 2 {
+		func() {
+			defer func() { _ = recover() }()
+			through(t, g, "a")
+		}()
+	}
+	if err := through(t, g, "a"); !errors.Is(err, breaker.ErrRejected) {
+		t.Errorf("after two: %v", err)
+	}
+	if n := g.hosts["a"].bulkhead.Snapshot().InFlight; n != 0 {
+		t.Errorf("%d slots are held", n)
+	}
+}
