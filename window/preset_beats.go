@@ -62,7 +62,7 @@ func nacos2() Preset {
 			nacosDistro(), nacosPush(),
 			{Name: "push-retries", What: "pushes that get lost: each costs an ack timeout of 5s and a delay of 1s", Default: count(0), most: 1000, given: true,
 				Source: "nacos PushConstants DEFAULT_PUSH_TASK_TIMEOUT, DEFAULT_PUSH_TASK_RETRY_DELAY"},
-			{Name: "owner-cut-off", What: "the server that holds the connection is cut off from the others; when they forget its clients that is a change as any other, so that the push comes on top",
+			{Name: "owner-cut-off", What: "the server that holds the connection is cut off from the others, which hear neither of a departure there nor of a crash; when they forget its clients that is a change as any other, so that the push comes on top",
 				Default: turned(false), given: true, Source: "nacos ConnectionBasedClientManager"},
 			{Name: "client-expiry", What: "the other servers then keep its clients for so long", Default: lasts(3 * time.Minute), Source: "nacos ClientConstants DEFAULT_CLIENT_EXPIRED_TIME",
 				cost: "a server that is cut off loses its instances sooner, though they live"},
@@ -78,8 +78,10 @@ func nacos2() Preset {
 			lease.Name = "idle"
 			crash := append([]Term{lease, c.upTo("ejector", "ejector"), c.upTo("probe", "probe")}, planned...)
 			if c.on("owner-cut-off") { // the others know nothing until they forget its clients
-				crash = append([]Term{Fixed("client expiry", c.lasts("client-expiry"), c.source("client-expiry")+"; forgotten, its instances are pushed as any other change"),
-					Uniform("cleaner", 0, 5*time.Second, "nacos ConnectionBasedClientManager looks for expired clients every 5s: Constants DEFAULT_HEART_BEAT_INTERVAL")}, push...)
+				forgotten := []Term{Fixed("client expiry", c.lasts("client-expiry"), c.source("client-expiry")+"; forgotten, its instances are pushed as any other change"),
+					Uniform("cleaner", 0, 5*time.Second, "nacos ConnectionBasedClientManager looks for expired clients every 5s: Constants DEFAULT_HEART_BEAT_INTERVAL")}
+				planned = append(forgotten, push...) // nor do they hear of a departure at a server that can't tell them
+				crash = planned
 			}
 			return Forecast{
 				Planned: Window{Terms: sum(planned...), VoidWhen: []string{nacosUnreachable}},
