@@ -39,6 +39,9 @@ type line struct {
 	Tries map[string]int64 `json:"tries,omitempty"`
 	Lost  map[string]loss  `json:"lost,omitempty"`
 
+	// Kind "full": a front's pool is full, in Unix ns.
+	At int64 `json:"at,omitempty"`
+
 	// Kind "saw": its roster has changed; "empty": it has nobody to call.
 	Saw *sighting `json:"saw,omitempty"`
 

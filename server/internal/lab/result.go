@@ -18,6 +18,7 @@ type Result struct {
 	Outage  *Outage  `json:"outage,omitempty"`
 	Wedge   *Wedge   `json:"wedge,omitempty"`
 	Mixed   *Mixed   `json:"mixed,omitempty"`
+	Hang    *Hang    `json:"hang,omitempty"`
 }
 
 // Way is how one fleet fared.
@@ -95,6 +96,9 @@ func (r *Result) Broken() []string {
 	if r.Mixed != nil {
 		out = append(out, r.Mixed.broken()...)
 	}
+	if r.Hang != nil {
+		out = append(out, r.Hang.broken()...)
+	}
 	return out
 }
 
@@ -139,6 +143,8 @@ func (r *Result) print(w io.Writer, scene string) {
 		r.Wedge.print(w)
 	case "mixed":
 		r.Mixed.print(w)
+	case "hang":
+		r.Hang.print(w)
 	}
 }
 

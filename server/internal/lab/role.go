@@ -26,7 +26,7 @@ const (
 
 // role is what a child is told, as one JSON argument.
 type role struct {
-	Play     string        `json:"play"` // instance, caller or crowd
+	Play     string        `json:"play"` // instance, caller, crowd or front
 	Way      string        `json:"way"`
 	Service  string        `json:"service"`
 	ID       string        `json:"id"`
@@ -68,6 +68,8 @@ func Child(ctx context.Context, text string, stdin io.Reader, stdout io.Writer) 
 		return playCaller(ctx, r, tell, log)
 	case "crowd":
 		return playCrowd(ctx, r, tell, log)
+	case "front":
+		return playFront(ctx, r, tell, log)
 	}
 	return fmt.Errorf("demo child: nobody plays %q", r.Play)
 }
