@@ -24,7 +24,8 @@ import (
 //	                 └─► it doesn't ─────────────────────► kept: picked as before, without asking its breaker, but for its trial
 //
 // The floor: refusals leave one instance, failures half of them, together with those that are suspect. When one is in
-// again, or another one has come, who is kept is looked at anew: first come, first out.
+// again, or another one has come, who is kept is looked at anew: first come, first out. Where calls don't even come back
+// there is no floor: a failure costs the caller one call, a hang the place that it waits in, until none is left.
 //
 // Each turn of a breaker begins an era of its own, and outcomes of picks from older ones say nothing: twenty calls that
 // were in flight when the instance broke are one reason to set it aside, not ten.
@@ -111,6 +112,7 @@ func (r *Roster) turn(m *member, ev breaker.Event, now time.Duration) bool {
 			m.opened = r.opens
 			m.hung.Store(ev.Rule == breaker.RuleSlowRate || ev.Rule == breaker.RuleHanging)
 		}
+		m.hangs = ev.Rule == breaker.RuleHanging
 		return true
 	case breaker.HalfOpen:
 		m.due.Store(0)
@@ -118,7 +120,7 @@ func (r *Roster) turn(m *member, ev breaker.Event, now time.Duration) bool {
 		if m.opened == 0 {
 			return false
 		}
-		m.opened, m.refused, m.since = 0, false, now
+		m.opened, m.refused, m.hangs, m.since = 0, false, false, now
 		return true
 	}
 	return false
@@ -136,7 +138,7 @@ func (m *member) inherit(from *member) {
 		m.guard.Store(b)
 		m.due.Store(from.due.Load())
 		m.hung.Store(from.hung.Load())
-		m.opened, m.refused = from.opened, from.refused
+		m.opened, m.refused, m.hangs = from.opened, from.refused, from.hangs
 	}
 }
 
@@ -166,7 +168,7 @@ func (r *Roster) arrange(alternatives int) (suspects bool) {
 	})
 	aside := 0
 	for _, m := range open {
-		if r.config.NoFloor || balance.MaySetAside(alternatives, aside, m.refused) {
+		if r.config.NoFloor || m.hangs || balance.MaySetAside(alternatives, aside, m.refused) {
 			m.aside = true
 			aside++
 		}

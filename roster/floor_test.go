@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/eiderhq/eider"
@@ -137,6 +138,34 @@ func TestWithoutBreakersNobodyIsSetAside(t *testing.T) {
 		w.want("picked", w.picked()+w.standing(), "a b")
 		if len(w.src.doubts) == 0 {
 			t.Error("refusals aren't told upstream")
+		}
+	})
+}
+
+// TestWhereCallsHangThereIsNoFloor: when nobody answers, a pick fails at once and says why, but for the trials, and one
+// that goes well brings its instance back.
+func TestWhereCallsHangThereIsNoFloor(t *testing.T) {
+	inWorld(t, Config{Breaker: breaker.Config{SlowLimit: 150 * time.Millisecond, Jitter: -1}}, "", func(t *testing.T, w *world) {
+		w.push("a UP", "b UP")
+		calls := append(w.hang("a", 5), w.hang("b", 5)...)
+		w.wait(170 * time.Millisecond)
+		for range 2 { // who comes by then finds out
+			if c, err := w.Take(t.Context(), nil); err == nil {
+				calls = append(calls, &c)
+			}
+		}
+		w.want("standing", w.standing(), "a open aside, b open aside")
+		_, err := w.Take(t.Context(), nil)
+		if eider.KindOf(err) != eider.Unavailable || !strings.Contains(err.Error(), "hang") {
+			t.Errorf("a pick of nobody who answers: %v", err)
+		}
+		w.wait(time.Second)
+		c := w.take()
+		c.Done(Success)
+		synctest.Wait()
+		w.want("after a trial that went well", w.standing(), map[string]string{"a": "a closed, b open aside", "b": "a open aside, b closed"}[c.Instance().ID])
+		for _, c := range calls {
+			c.Done(Neutral)
 		}
 	})
 }

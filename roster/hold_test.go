@@ -163,7 +163,7 @@ func TestNoPickStartsBetweenHoldAndRelease(t *testing.T) {
 		book.let.Store(false)
 		book.picks.Store(0)
 		src.updates <- updateOf(up)
-		for book.picks.Load() < 10_000 && time.Now().Before(end) {
+		for n := book.picks.Load(); n < 10_000 && time.Now().Before(end) || n == 0 && time.Now().Before(end.Add(time.Minute)); n = book.picks.Load() {
 			runtime.Gosched()
 		}
 		if book.picks.Load() == 0 {

@@ -49,6 +49,7 @@ type member struct {
 	letGo    bool            // no pick counts any more, connections are closed: acknowledged
 	opened   uint64          // its breaker has opened, as the roster's so manyeth; 0: it is closed
 	refused  bool            // by a refusal
+	hangs    bool            // the last time, since calls didn't come back
 	aside    bool            // it is left out for that
 	doubted  time.Duration   // when a refusal was last told upstream; 0 never
 	passed   int             // trials that the registry asked for in a row and that no pick took

@@ -15,6 +15,7 @@ type entry struct {
 	since time.Duration
 	kept  bool // picked though its breaker is open
 	free  bool // picked without asking it
+	hangs bool // never picked without asking it
 }
 
 // Load and Since are what balance asks.
@@ -70,7 +71,7 @@ func (r *Roster) build(now time.Duration) *snapshot {
 			tier = open
 		}
 		if tier < tiers {
-			entries = append(entries, entry{m, m.in, m.since, tier == open && m.opened != 0, tier == lastOnes})
+			entries = append(entries, entry{m, m.in, m.since, tier == open && m.opened != 0, tier == lastOnes, m.hangs && tier != lastOnes})
 			in[tier] = append(in[tier], &entries[len(entries)-1])
 		}
 	}
@@ -145,8 +146,8 @@ func (s *snapshot) chooseFrom(r *Roster, now time.Duration, not *Excluded) (*ent
 	if s.strict {
 		return nil, pass{}
 	}
-	skip = func(e *entry) bool { return not.has(e.m.nonce) || !e.roomy() }
-	for i := range s.tier { // whoever is left is better than nobody, if there is room
+	skip = func(e *entry) bool { return not.has(e.m.nonce) || e.hangs || !e.roomy() }
+	for i := range s.tier { // whoever is left is better than nobody, if there is room and calls come back from there
 		for range asks {
 			e, ok := s.tier[i].Pick(rand.Uint64(), now, skip)
 			if !ok {

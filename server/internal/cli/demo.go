@@ -27,14 +27,17 @@ loopback ports, and plays scenes with them, by default the first two:
             meanwhile an instance starts, and a caller that has a list on disk
   wedge     the handler of one instance hangs, and its process beats on
   mixed     a rolling restart under native callers, pollers, and callers that know nothing
+  hang      a dependency hangs at 500 requests a second, and a pool of 200 fills; the calls
+            guarded by an error rate, by a breaker that sees calls that hang, by a bulkhead
 
 It exits with 1 when a promise breaks: a request lost in a restart; a call begun after the killed
 instance's port refused that failed; a call begun after the frozen or hanging instance was suspect
 that failed, a pick of it from then on, less than 60 % of the throughput, an instance taken for ended
 that wasn't; in an outage, a call that failed, a caller that had nobody to call, one that started
 meanwhile and wasn't answered, an instance that did and didn't serve at once or wasn't listed
-afterwards; in a mixed fleet, a call that failed or a caller that a report doesn't name. Counts are
-the callers' own; each says when its own roster changed.`,
+afterwards; in a mixed fleet, a call that failed or a caller that a report doesn't name; when a dependency
+hangs, a pool that an error rate doesn't let fill in 0.4 s, a request that doesn't need the dependency and
+fails behind a bulkhead. Counts are the callers' own; each says when its own roster changed.`,
 		Example: `  eider demo
   eider demo --short
   eider demo --scene rollout --requests 100000 --json`,

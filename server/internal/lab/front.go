@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/eiderhq/eider/breaker"
+	"github.com/eiderhq/eider/bulkhead"
 	"github.com/eiderhq/eider/eiderhttp"
 	"github.com/eiderhq/eider/registry"
 )
@@ -88,11 +90,13 @@ func (f *front) pay(w http.ResponseWriter, req *http.Request) {
 
 // guarded returns the transport that guards its calls in a way.
 func (r role) guarded(reg *registry.Registry) (*eiderhttp.Transport, error) {
-	t := &eiderhttp.Transport{Registry: reg}
+	t := &eiderhttp.Transport{Registry: reg, Breaker: breaker.Config{SlowLimit: -1}}
 	switch r.Way {
 	case wayErrors:
 	case waySlow:
+		t.Breaker = breaker.Config{SlowLimit: 3 * r.Work}
 	case wayBulkhead:
+		t.Bulkhead = &bulkhead.Config{}
 	default:
 		return nil, fmt.Errorf("demo child: no front guards its calls by %q", r.Way)
 	}

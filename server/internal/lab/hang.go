@@ -85,7 +85,7 @@ var guardedBy = map[string]string{
 // play lets it hang once.
 func (r *Hang) play(ctx context.Context, o *Options, f *fleet, way string) error {
 	full := make(chan int64, 1)
-	c, err := spawnRole(f.binary, "front "+way, role{Play: "front", Way: way, GRPC: f.grpc, Service: service}, func(l line) {
+	c, err := spawnRole(f.binary, "front "+way, role{Play: "front", Way: way, GRPC: f.grpc, Service: service, Work: hangWork}, func(l line) {
 		if l.Kind == "full" {
 			select {
 			case full <- l.At:
@@ -106,12 +106,27 @@ func (r *Hang) play(ctx context.Context, o *Options, f *fleet, way string) error
 	if err := load.run(ctx, o.times().before); err != nil {
 		return err
 	}
-	if ok := load.answered.Load(); ok == 0 {
+	switch {
+	case load.answered.Load() == 0:
 		return fmt.Errorf("the front answers nobody: %v", load.details)
-	}
-	if len(full) > 0 {
+	case len(full) > 0:
 		return fmt.Errorf("the front's pool of %d was full before anything hung: this machine is too busy for this scene", frontPool)
 	}
+	if err := r.hang(ctx, f, load, full, way); err != nil {
+		return err
+	}
+	load.end()
+	*r.InnocentFailed.of(way), *r.Innocent.of(way) = int(load.innocentFailed.Load()), int(load.innocent.Load())
+	*r.Failed.of(way) = int(load.payFailed.Load())
+	r.Requests += int(load.begun.Load())
+	if way == wayBulkhead {
+		r.Details = load.details
+	}
+	return nil
+}
+
+// hang has every instance hang for a while, and takes down when the front's pool was full, and when calls came through again.
+func (r *Hang) hang(ctx context.Context, f *fleet, load *arrivals, full <-chan int64, way string) error {
 	hung := time.Now()
 	if err := f.signalAll(syscall.SIGUSR1); err != nil {
 		return err
@@ -129,18 +144,12 @@ func (r *Hang) play(ctx context.Context, o *Options, f *fleet, way string) error
 	if err := f.signalAll(syscall.SIGUSR2); err != nil {
 		return err
 	}
-	if err := load.runUntil(ctx, backWithin, func() bool { return load.lastPaid.Load() > freed.UnixNano() }); err != nil {
+	back := func() bool { return load.lastPaid.Load() > freed.UnixNano() }
+	if err := load.runUntil(ctx, backWithin, back); err != nil {
 		return err
 	}
-	if paid := load.lastPaid.Load(); paid > freed.UnixNano() {
-		*r.Back.of(way) = milliseconds(time.Unix(0, paid).Sub(freed))
-	}
-	load.end()
-	*r.InnocentFailed.of(way), *r.Innocent.of(way) = int(load.innocentFailed.Load()), int(load.innocent.Load())
-	*r.Failed.of(way) = int(load.payFailed.Load())
-	r.Requests += int(load.begun.Load())
-	if way == wayBulkhead {
-		r.Details = load.details
+	if back() {
+		*r.Back.of(way) = milliseconds(time.Unix(0, load.lastPaid.Load()).Sub(freed))
 	}
 	return nil
 }

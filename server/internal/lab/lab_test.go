@@ -64,7 +64,7 @@ func TestBrokenPromisesAreNamed(t *testing.T) {
 	began := Blind{Answered: 1, Serves: 1, Listed: 1, Known: 1}
 	kept := Result{Rollout: &Rollout{Way: Way{Requests: 10, Restarts: 1}}, Crash: &Crash{Requests: 10, Cut: 3}, S8: &S8{Ways: []Way{{}, {Failed: 9}}},
 		Freeze: &Freeze{Requests: 10, Stuck: 3, Throughput: 0.6, ToSuspect: 1, ToCure: 1},
-		Outage: &Outage{Instances: 3, Restored: 3, Reattached: 1, Trusted: 1, Blind: began}, Wedge: &Wedge{Stuck: 3, ToSuspect: 1, ToCure: 1}, Mixed: &Mixed{Requests: 1, Restarts: 1}}
+		Outage: &Outage{Instances: 3, Restored: 3, Reattached: 1, Trusted: 1, Blind: began}, Wedge: &Wedge{Stuck: 3, ToSuspect: 1, ToCure: 1}, Mixed: &Mixed{Requests: 1, Restarts: 1}, Hang: hanging(func(*Hang) {})}
 	if broken := kept.Broken(); len(broken) != 0 {
 		t.Errorf("kept promises are called broken: %q", broken)
 	}
@@ -99,6 +99,12 @@ func TestBrokenPromisesAreNamed(t *testing.T) {
 		"no mixed restart":     {Mixed: &Mixed{Requests: 1}},
 		"never suspected":      {Freeze: &Freeze{ToCure: 1}},
 		"never cured":          {Freeze: &Freeze{Throughput: 1, ToSuspect: 1}},
+		"a pool never full":    {Hang: hanging(func(h *Hang) { h.PoolFull.Plain = nil })},
+		"a pool full at once":  {Hang: hanging(func(h *Hang) { *h.PoolFull.Plain = 299 })},
+		"a pool full too late": {Hang: hanging(func(h *Hang) { *h.PoolFull.Plain = 501 })},
+		"nobody was hurt":      {Hang: hanging(func(h *Hang) { h.InnocentFailed.Plain = 0 })},
+		"a hurt innocent":      {Hang: hanging(func(h *Hang) { h.InnocentFailed.Bulkhead = 1 })},
+		"hanging for good":     {Hang: hanging(func(h *Hang) { h.Back.Slow = 0 })},
 		"ended while frozen":   {Freeze: &Freeze{FalseEvictions: 1, Throughput: 1, ToSuspect: 1, ToCure: 1}},
 	} {
 		if len(r.Broken()) != 1 {
@@ -107,10 +113,18 @@ func TestBrokenPromisesAreNamed(t *testing.T) {
 	}
 }
 
+// hanging is a scene that kept its promise, but for what a test changes.
+func hanging(but func(*Hang)) *Hang {
+	full := 300.0
+	h := &Hang{PoolFull: ByGuard[*float64]{Plain: &full}, InnocentFailed: ByGuard[int]{Plain: 7}, Back: ByGuard[float64]{Plain: 1, Slow: 1, Bulkhead: 1}}
+	but(h)
+	return h
+}
+
 // Others read this object: names are the issue's own.
 func TestResultHasTheNamedFields(t *testing.T) {
 	var out strings.Builder
-	r := Result{Rollout: &Rollout{Way: Way{Pause: &Pause{}}}, Crash: &Crash{}, Freeze: &Freeze{}, Outage: &Outage{}, Wedge: &Wedge{}, Mixed: &Mixed{WaitedFor: []string{}}}
+	r := Result{Rollout: &Rollout{Way: Way{Pause: &Pause{}}}, Crash: &Crash{}, Freeze: &Freeze{}, Outage: &Outage{}, Wedge: &Wedge{}, Mixed: &Mixed{WaitedFor: []string{}}, Hang: everFull()}
 	r.Rollout.Usual.Sleep.Pause = &Pause{}
 	if err := r.writeJSON(&out); err != nil {
 		t.Fatal(err)
@@ -127,6 +141,7 @@ func TestResultHasTheNamedFields(t *testing.T) {
 		"freeze requests", "freeze failed", "freeze stuck", "freeze throughput_ratio", "freeze false_evictions", "freeze max_ms",
 		"outage requests", "outage failed", "outage emptied_rosters", "outage reattached_ms", "outage started_blind answered_ms", "outage started_blind listed_ms", "wedge to_suspect_ms", "wedge failed_after",
 		"mixed requests", "mixed failed", "mixed unknown_failed", "mixed pause_ms", "mixed waited_for",
+		"hang pool_full_ms plain", "hang pool_full_ms slow", "hang pool_full_ms bulkhead", "hang innocent_failed plain", "hang innocent_failed slow", "hang innocent_failed bulkhead",
 	} {
 		var at any = got
 		for name := range strings.FieldsSeq(path) {
@@ -360,4 +375,9 @@ func TestMixedMissesWhoIsNotWaitedFor(t *testing.T) {
 			t.Errorf("without %s: %q", members[missing].Caller, r.Unnamed)
 		}
 	}
+}
+
+func everFull() *Hang {
+	ms := 1.0
+	return &Hang{PoolFull: ByGuard[*float64]{&ms, &ms, &ms}}
 }

@@ -86,6 +86,18 @@ func TestSceneMixed(t *testing.T) {
 	}
 }
 
+// A dependency that hangs fills a pool behind an error rate; behind a breaker that sees it, or a bulkhead, nobody else
+// notices.
+func TestSceneHang(t *testing.T) {
+	r := play(t, "hang").Hang
+	if r == nil {
+		t.Fatal("no hang")
+	}
+	if r.Requests < 3000 || r.Innocent.Bulkhead < 200 || r.Failed.Slow == 0 {
+		t.Errorf("it shows little: %+v", r)
+	}
+}
+
 // A registry that is killed every two seconds, beside instances that are restarted all along: nothing fails, and no
 // barrier is said to be reached while a caller still picks. The soak itself is `eider soak`, for ten minutes.
 func TestSoakInShort(t *testing.T) {
