@@ -188,7 +188,7 @@ func (r *Hang) broken() (out []string) {
 
 func (r *Hang) print(w io.Writer) {
 	fmt.Fprintf(w, "\nhang: a dependency answers nobody, and its callers wait\n  %s\n\n", r.Setup)
-	fmt.Fprintf(w, "  %-39s %9s  %15s  %9s  %7s\n", "the calls guarded by", "pool full", "innocent failed", "of others", "back in")
+	fmt.Fprintf(w, "  %-40s  %9s  %15s  %9s  %7s\n", "the calls guarded by", "pool full", "innocent failed", "of others", "back in")
 	for _, way := range []string{wayErrors, waySlow, wayBulkhead} {
 		full := "never"
 		if ms := *r.PoolFull.of(way); ms != nil {
