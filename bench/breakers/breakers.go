@@ -40,6 +40,9 @@ const (
 
 var errFailed = errors.New("failed")
 
+// ErrUnmeasured says that a machine doesn't allow a measurement: too much else runs, or its kernel doesn't tell.
+var ErrUnmeasured = errors.New("it can't be measured here")
+
 // calls makes n calls, of which each that many fails (0: none), and returns how many were let through. Each subject has a loop of
 // its own, where the compiler sees what is called: an interface between them would cost the cheap ones more than what they do.
 type calls func(n, every int) int

@@ -32,7 +32,7 @@ func pin(which int, all unix.CPUSet) (t thread, err error) {
 	defer runtime.UnlockOSThread()
 	t.id = unix.Gettid()
 	if which >= all.Count() {
-		return t, fmt.Errorf("%d processors are wanted, and there are %d", which+1, all.Count())
+		return t, fmt.Errorf("%w: %d processors are wanted, and there are %d", ErrUnmeasured, which+1, all.Count())
 	}
 	cpu := 0
 	for seen := -1; ; cpu++ {
@@ -82,11 +82,11 @@ func waited(thread int) (time.Duration, error) {
 	name := "/proc/self/task/" + strconv.Itoa(thread) + "/schedstat"
 	text, err := os.ReadFile(name)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("%w: %w", ErrUnmeasured, err)
 	}
 	fields := strings.Fields(string(text))
 	if len(fields) < 2 {
-		return 0, fmt.Errorf("%s has %q, and not the time on the processor and the time without one", name, text)
+		return 0, fmt.Errorf("%w: %s has %q, and not the time on the processor and the time without one", ErrUnmeasured, name, text)
 	}
 	ns, err := strconv.ParseInt(fields[1], 10, 64)
 	return time.Duration(ns), err

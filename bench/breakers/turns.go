@@ -67,8 +67,8 @@ func Measure(subjects []Subject, p Path, s Stage, rounds int) ([]Figures, error)
 	out := make([]Figures, len(lanes))
 	for i, l := range lanes {
 		if len(l.walls) < max(rounds/4, 1) {
-			return nil, fmt.Errorf("%s, %s: only %d of %d turns had the processors for themselves; measure when less else runs",
-				subjects[i].Name, s.Name, len(l.walls), rounds*patience)
+			return nil, fmt.Errorf("%w: %s, %s: only %d of %d turns had the processors for themselves; measure when less else runs",
+				ErrUnmeasured, subjects[i].Name, s.Name, len(l.walls), rounds*patience)
 		}
 		out[i] = Figures{slices.Min(l.walls), median(l.walls), median(l.cpus)}
 	}
