@@ -49,7 +49,11 @@ type Forecast struct {
 type Fleet struct {
 	Callers   int // processes that call the service; 0 means 50
 	Instances int // of the service; 0 means 10
-	Lost      int // instances that go at once; 0 means 1
+	Lost      int // instances of the service that go at once; 0 means 1
+
+	// Registry is how many instances the registry holds, those of other services among them; 0 means Instances. Eureka's
+	// self-preservation and a sweep's share go by it.
+	Registry int
 }
 
 // Known puts in what isn't set.
@@ -69,8 +73,15 @@ func (f Fleet) Known() Fleet {
 // String writes "50 callers, 10 instances, 1 lost at once", of the fleet with its defaults.
 func (f Fleet) String() string {
 	f = f.Known()
-	return fmt.Sprintf("%d callers, %d instances, %d lost at once", f.Callers, f.Instances, f.Lost)
+	text := fmt.Sprintf("%d callers, %d instances, %d lost at once", f.Callers, f.Instances, f.Lost)
+	if f.Registry > 0 {
+		text += fmt.Sprintf(", %d instances in the registry", f.Registry)
+	}
+	return text
 }
+
+// held is how many instances the registry holds.
+func (f Fleet) held() int { return max(f.Registry, f.Instances) }
 
 // Reads is how many reads a second a fleet makes whose callers each ask once in every; 0 if they don't ask.
 func (f Fleet) Reads(every time.Duration) float64 { return rate(f.Known().Callers, every) }

@@ -70,6 +70,9 @@ func TestFleet(t *testing.T) {
 	if got := (window.Fleet{}).String(); got != "50 callers, 10 instances, 1 lost at once" {
 		t.Errorf("the default fleet is %s", got)
 	}
+	if got := (window.Fleet{Registry: 400}).String(); got != "50 callers, 10 instances, 1 lost at once, 400 instances in the registry" {
+		t.Errorf("a fleet that isn't alone is %s", got)
+	}
 	big := window.Fleet{Callers: 2000, Instances: 300, Lost: 3}
 	if big.Known() != big || (window.Fleet{Callers: -1}).Known() != (window.Fleet{}).Known() {
 		t.Errorf("%s", big)

@@ -162,11 +162,14 @@ func (p Preset) Derive(set map[string]string, fleet Fleet) (Forecast, error) {
 func (p Preset) choose(set map[string]string, fleet Fleet) (*chosen, error) {
 	fleet = fleet.Known()
 	var errs []error
-	if max(fleet.Callers, fleet.Instances, fleet.Lost) > largest {
+	if max(fleet.Callers, fleet.Instances, fleet.Lost, fleet.Registry) > largest {
 		errs = append(errs, fmt.Errorf("a fleet of %s: no more than %d of anything", fleet, largest))
 	}
 	if fleet.Lost > fleet.Instances {
 		errs = append(errs, fmt.Errorf("%d lost of %d instances: say how many instances there are", fleet.Lost, fleet.Instances))
+	}
+	if fleet.Registry > 0 && fleet.Registry < fleet.Instances {
+		errs = append(errs, fmt.Errorf("%d instances in the registry and %d of the service: the registry holds those, too", fleet.Registry, fleet.Instances))
 	}
 	c := &chosen{preset: p, values: make(map[string]Value, len(p.Settings)), fleet: fleet}
 	names := make([]string, len(p.Settings))

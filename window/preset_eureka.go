@@ -38,7 +38,7 @@ func eurekaSpring() Preset {
 	p.About = "Spring's server and clients with Spring Cloud LoadBalancer, every cache at its default. " +
 		"A renewal stores now + lease and expiry adds the lease again, so that an instance that has renewed once is kept for two leases: " +
 		"documented, and left as it is (Netflix/eureka#531). Evictions aren't replicated, each server times out by itself; a cancel is. " +
-		"Self-preservation and a sweep's share go by all instances that the registry holds: give those as the fleet."
+		"Self-preservation and a sweep's share go by all instances that the registry holds, those of other services among them: --registry; without it the service is alone there."
 	p.Settings = append(p.Settings, Setting{
 		Name: "load-balancer-cache", What: "how long Spring Cloud LoadBalancer keeps its list", Default: lasts(35 * time.Second),
 		Source: "LoadBalancerCacheProperties ttl", cost: "the list is built anew so much more often, by no request over the network",
@@ -56,7 +56,7 @@ func eurekaNetflix() Preset {
 	return Preset{
 		Name:  "eureka-netflix",
 		Title: "Eureka without Spring's load balancer",
-		About: "Netflix's server, and clients that pick from the Eureka client's own list. The lease counts twice, and the fleet is all that the registry holds, as in eureka.",
+		About: "Netflix's server, and clients that pick from the Eureka client's own list. The lease counts twice, and self-preservation goes by all that the registry holds, as in eureka.",
 		Settings: []Setting{
 			eurekaRenew(), eurekaLease(), eurekaSweep(), eurekaClientCache(),
 			{Name: "response-cache", What: "the server answers from a copy, refreshed so often; 0 if useReadOnlyResponseCache is off",
@@ -144,7 +144,7 @@ func deriveEureka(c *chosen, seed int, cache string) (Forecast, error) {
 // furtherSweeps is the time until the sweep in which a lost instance's turn comes: one sweep evicts no more than the
 // share above renewal-percent, at random.
 func (c *chosen) furtherSweeps() Term {
-	left, size := c.fleet.Lost, c.fleet.Instances
+	left, size := c.fleet.Lost, c.fleet.held()
 	keep := float64(c.count("renewal-percent")) / 100
 	var shape []Bucket
 	for i := 0; left > 0; i++ {
@@ -154,12 +154,12 @@ func (c *chosen) furtherSweeps() Term {
 		left, size = left-now, size-now
 	}
 	return Histogram("further sweeps", shape, fmt.Sprintf("%s: %d sweeps for %d of %d instances",
-		c.source("renewal-percent"), len(shape), c.fleet.Lost, c.fleet.Instances))
+		c.source("renewal-percent"), len(shape), c.fleet.Lost, c.fleet.held()))
 }
 
 // renewals are how many come in a minute when so many are lost, and how many must come, and one more.
 func (c *chosen) renewals(seed, lost int) (come, must int) {
-	n, percent := c.fleet.Instances, float64(c.count("renewal-percent"))/100
+	n, percent := c.fleet.held(), float64(c.count("renewal-percent"))/100
 	// A server that starts alone expects seed more than come. It reckons anew every 15 minutes from what its own client
 	// sees, if that is enough of what it has expected: never for five instances or fewer.
 	expected := n
@@ -178,14 +178,14 @@ func (c *chosen) preservation(seed int) string {
 	}
 	if come, must := c.renewals(seed, 0); come <= must {
 		return fmt.Sprintf("self-preservation: %d instances renew %d times a minute and more than %d are demanded, so that nobody is ever evicted "+
-			"(spring-cloud-netflix#4101); %s", c.fleet.Instances, come, must, nevertheless)
+			"(spring-cloud-netflix#4101); %s", c.fleet.held(), come, must, nevertheless)
 	}
 	come, must := c.renewals(seed, c.fleet.Lost)
 	if come > must {
 		return ""
 	}
 	return fmt.Sprintf("self-preservation: with %d of %d instances lost %d renewals a minute come and more than %d are demanded, so that nobody is evicted, "+
-		"for good (Netflix/eureka#1073); %s", c.fleet.Lost, c.fleet.Instances, come, must, nevertheless)
+		"for good (Netflix/eureka#1073); %s", c.fleet.Lost, c.fleet.held(), come, must, nevertheless)
 }
 
 // preservationWhen says how many may be lost at once.
@@ -194,7 +194,7 @@ func (c *chosen) preservationWhen(seed int) (void string, bears int) {
 	if seed == 0 && !c.on("peers") {
 		return when + ", always", 0
 	}
-	low, high := -1, c.fleet.Instances // low are let go, high are not: nobody renews then
+	low, high := -1, c.fleet.held() // low are let go, high are not: nobody renews then
 	for high-low > 1 {
 		middle := (low + high) / 2
 		if come, must := c.renewals(seed, middle); come > must {
@@ -204,7 +204,7 @@ func (c *chosen) preservationWhen(seed int) (void string, bears int) {
 		}
 	}
 	if low < 1 {
-		return fmt.Sprintf("%s: any crash among %d instances", when, c.fleet.Instances), 0
+		return fmt.Sprintf("%s: any crash among %d instances", when, c.fleet.held()), 0
 	}
-	return fmt.Sprintf("%s: more than %d of %d instances lost at once", when, low, c.fleet.Instances), low
+	return fmt.Sprintf("%s: more than %d of %d instances lost at once", when, low, c.fleet.held()), low
 }

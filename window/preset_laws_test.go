@@ -120,3 +120,24 @@ func FuzzDerive(f *testing.F) {
 		}
 	})
 }
+
+// TestTheRegistryHoldsMore: what Eureka preserves and sweeps goes by all that it holds; beats and what is evicted of the
+// service by the service's own.
+func TestTheRegistryHoldsMore(t *testing.T) {
+	alone, among := derive(t, "eureka", window.Fleet{Lost: 2}), derive(t, "eureka", window.Fleet{Lost: 2, Registry: 400})
+	if alone.Crash.Void == "" || among.Crash.Void != "" || among.Crash.VoidWhen[0] != "self-preservation: more than 59 of 400 instances lost at once" {
+		t.Errorf("2 of 10 void the bound where they are alone (%q), and not among 400: %q; %q", alone.Crash.Void, among.Crash.Void, among.Crash.VoidWhen)
+	}
+	if alone.Load.BeatsPerSecond != among.Load.BeatsPerSecond || alone.Load.FalseEvictionsPerDay != among.Load.FalseEvictionsPerDay {
+		t.Errorf("the service itself is the same: %+v, %+v", alone.Load, among.Load)
+	}
+	few, many := derive(t, "eureka", window.Fleet{Lost: 10}, "self-preservation=off"), derive(t, "eureka", window.Fleet{Lost: 10, Registry: 400}, "self-preservation=off")
+	if few.Crash.Terms.Worst() <= many.Crash.Terms.Worst() || many.Crash.Terms.Worst() != 335*s {
+		t.Errorf("ten of ten take several sweeps (%s), ten of 400 one: %s", few.Crash.Terms.Worst(), many.Crash.Terms.Worst())
+	}
+	for _, fleet := range []window.Fleet{{Registry: 9}, {Registry: 2_000_000_000}} {
+		if _, err := lookup(t, "eureka").Derive(nil, fleet); err == nil {
+			t.Errorf("%s pass", fleet)
+		}
+	}
+}

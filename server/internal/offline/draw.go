@@ -49,7 +49,11 @@ func drawOutlook(p *page, o outlook.Outlook) {
 }
 
 func fleet(f outlook.Fleet) string {
-	return fmt.Sprintf("%s, %s, %d lost at once", count(f.Callers, "caller"), count(f.Instances, "instance"), f.Lost)
+	text := fmt.Sprintf("%s, %s, %d lost at once", count(f.Callers, "caller"), count(f.Instances, "instance"), f.Lost)
+	if f.Registry > 0 {
+		text += ", " + count(f.Registry, "instance") + " in the registry"
+	}
+	return text
 }
 
 // answers says what the reader came for.

@@ -31,13 +31,14 @@ type windowFlags struct {
 	both, planned, crash     []string // terms
 	set, whatIf              []string // name=value
 	callers, instances, lost typed
+	registry                 typed
 	inFlight                 typed
 	rps, latency, pool       typed
 }
 
 func (w *windowFlags) declare(flags *pflag.FlagSet) {
 	w.callers, w.instances, w.lost = typed{"50", "int"}, typed{"10", "int"}, typed{"1", "int"}
-	w.inFlight.kind, w.rps.kind, w.latency.kind, w.pool.kind = "duration", "float", "duration", "int"
+	w.registry.kind, w.inFlight.kind, w.rps.kind, w.latency.kind, w.pool.kind = "int", "duration", "float", "duration", "int"
 	flags.SortFlags = false
 	flags.StringVar(&w.preset, "preset", "", "`NAME` of the system whose window is derived from its defaults; without it, a list of them")
 	flags.StringArrayVar(&w.set, "set", nil, "`NAME=VALUE` of a setting that differs from its default, as client-cache=5s or eureka.client-cache=5s; repeatable")
@@ -48,11 +49,12 @@ func (w *windowFlags) declare(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&w.crash, "crash-term", nil, "the same as --term, in the window of a crash alone: `TERM`")
 	flags.Var(&w.callers, "callers", "`N` callers in the fleet; reads and false evictions are reckoned for them")
 	flags.Var(&w.instances, "instances", "`N` instances of the service")
-	flags.Var(&w.lost, "lost", "`N` instances that are lost at once; enough of them can void a bound")
+	flags.Var(&w.registry, "registry", "`N` instances that the registry holds, of all services: Eureka's self-preservation and sweeps go by them; without it those of --instances")
+	flags.Var(&w.lost, "lost", "`N` instances of the service that are lost at once; enough of them can void a bound")
 	flags.Var(&w.inFlight, "in-flight", "`TIME` that a request may take that was accepted before the instance closes; without it Spring's 30s with the preset eureka, else 20s")
-	flags.Var(&w.rps, "rps", "`RATE` of requests a second to the service: what is in flight, and what goes to an instance that is gone")
+	flags.Var(&w.rps, "rps", "`RATE` of requests a second to the service, from all callers alike: what is in flight, and what goes to an instance that is gone")
 	flags.Var(&w.latency, "latency", "`TIME` that a request takes, for --rps")
-	flags.Var(&w.pool, "pool", "`N` connections or workers in a caller's pool, for --rps: how soon a hang fills it")
+	flags.Var(&w.pool, "pool", "`N` connections or workers in a caller's pool, for --rps: how soon a hang fills it, at one of --callers; without them or a preset one caller makes all requests")
 	flags.StringVar(&w.svg, "svg", "", "`FILE` to draw the windows to, as stacked bars, light and dark; - is standard output, alone")
 }
 
@@ -64,6 +66,7 @@ type request struct {
 	fleet          window.Fleet
 	inFlight       time.Duration // 0: the preset's
 	pool           *window.Pool
+	alone          bool // nobody said how many callers there are
 }
 
 // choice is NAME=VALUE.
@@ -79,6 +82,13 @@ func (w *windowFlags) read(flags *pflag.FlagSet) (request, error) {
 	if flags.Changed("in-flight") {
 		r.inFlight = f.duration("--in-flight", w.inFlight.text)
 	}
+	if flags.Changed("registry") {
+		wrong := len(f)
+		if r.fleet.Registry = f.whole("--registry", w.registry.text, 1); r.fleet.Registry < r.fleet.Instances && len(f) == wrong {
+			f.add("--registry %d with --instances %d: the registry holds those of the service, too", r.fleet.Registry, r.fleet.Instances)
+		}
+	}
+	r.alone = !flags.Changed("callers")
 	if r.fleet.Lost > r.fleet.Instances && r.fleet.Instances > 0 {
 		f.add("--lost %d of --instances %d: no more can be lost than there are", r.fleet.Lost, r.fleet.Instances)
 	}

@@ -16,7 +16,7 @@ type Live func(ctx context.Context, service string) (outlook.Live, error)
 
 // ofService are the flags that mean nothing beside --service: what they say, the registry knows.
 func ofService() []string {
-	return []string{"preset", "compare", "set", "what-if", "term", "planned-term", "crash-term", "callers", "instances", "lost", "in-flight"}
+	return []string{"preset", "compare", "set", "what-if", "term", "planned-term", "crash-term", "callers", "instances", "registry", "lost", "in-flight"}
 }
 
 // service answers with what a registry knows.
@@ -44,10 +44,10 @@ func (d Desk) service(ctx context.Context, ask Live, w *windowFlags, flags *pfla
 		Little *little `json:"little,omitempty"`
 	}{Live: l}
 	if pool != nil && l.Fleet.Instances > 0 {
-		of := littleOf(*pool, &l.Outlook)
+		of := littleOf(*pool, l.Fleet.Callers, &l.Outlook)
 		answer.Little = &of
 	} else if pool != nil {
-		of := littleOf(*pool, nil)
+		of := littleOf(*pool, l.Fleet.Callers, nil)
 		answer.Little = &of
 	}
 	if d.JSON() {

@@ -34,7 +34,7 @@ A term is NAME=FORM, and FORM one of these:
   histogram(0s..10ms:99,5s..6s:1)  measured: spans and their weights`,
 		Example: `  eider window
   eider window --preset eureka
-  eider window --preset eureka --set client-cache=5s --instances 100 --lost 20
+  eider window --preset eureka --set client-cache=5s --instances 100 --lost 20 --registry 400
   eider window --preset eureka --what-if client-cache=5s --what-if lease=30s
   eider window --compare eureka,kubernetes,eider --svg window.svg
   eider window --planned-term 'poll=uniform(0s,10s)' --term 'cache=uniform(0s,5s)' --crash-term 'lease=20s..30s'
@@ -93,7 +93,11 @@ func (w *windowFlags) settingNames(*cobra.Command, []string, string) (names []st
 func (d Desk) window(r request, svg string) error {
 	nothing := len(r.presets) == 0 && len(r.planned)+len(r.crash) == 0
 	if nothing && r.pool != nil {
-		return d.littleAlone(littleOf(*r.pool, nil), svg)
+		callers := r.fleet.Callers
+		if r.alone {
+			callers = 1
+		}
+		return d.littleAlone(littleOf(*r.pool, callers, nil), svg)
 	}
 	if nothing {
 		r.presets = window.Presets()
@@ -123,7 +127,7 @@ func (d Desk) one(o outlook.Outlook, pool *window.Pool) error {
 		Little *little `json:"little,omitempty"`
 	}{Outlook: o}
 	if pool != nil {
-		l := littleOf(*pool, &o)
+		l := littleOf(*pool, o.Fleet.Callers, &o)
 		answer.Little = &l
 	}
 	if d.JSON() {

@@ -84,7 +84,8 @@ type Outlook struct {
 type Fleet struct {
 	Callers   int `json:"callers"`
 	Instances int `json:"instances"`
-	Lost      int `json:"lost"` // at once
+	Lost      int `json:"lost"`               // at once
+	Registry  int `json:"registry,omitempty"` // instances that the registry holds in all; 0: those of the service
 }
 
 // Path is one way of departing.
