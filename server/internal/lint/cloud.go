@@ -76,13 +76,13 @@ func attribute(text, name string) string {
 // googles are of BackendConfigs that a Service names, and of policies that name a Service. Google drains nothing unless
 // told to.
 func (l *workload) googles() (out []draining) {
-	add := func(o *object, n node) {
+	add := func(o *object, n node, in string) {
 		seconds, _ := n.get("connectionDraining", "drainingTimeoutSec").whole()
 		line := n.get("connectionDraining", "drainingTimeoutSec").line()
 		if line == 0 {
 			line = o.keyLine("spec")
 		}
-		out = append(out, draining{o, "drainingTimeoutSec", time.Duration(min(max(seconds, 0), 1_000_000)) * time.Second, line, "drainingTimeoutSec: %d"})
+		out = append(out, draining{o, "drainingTimeoutSec", time.Duration(min(max(seconds, 0), 1_000_000)) * time.Second, line, "connectionDraining: {drainingTimeoutSec: %d}  # in " + in})
 	}
 	for _, s := range l.services {
 		if n := s.annotation(gkeGroups); s.grouped() && !exposed(n.text()) && !s.annotation(gkeBackends).ok() {
@@ -91,12 +91,12 @@ func (l *workload) googles() (out []draining) {
 		}
 		for _, name := range backendConfigs(s.annotation(gkeBackends).text()) {
 			if o := l.world.named[place{"BackendConfig", s.namespace, name}]; o != nil {
-				add(o, o.get("spec"))
+				add(o, o.get("spec"), "spec of the "+o.kind)
 			}
 		}
 		for _, o := range l.world.behind[place{"Service", s.namespace, s.name}] {
 			if o.kind == "GCPBackendPolicy" {
-				add(o, o.get("spec", "default"))
+				add(o, o.get("spec", "default"), "spec.default of the "+o.kind)
 			}
 		}
 	}

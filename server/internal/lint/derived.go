@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -79,6 +80,23 @@ func (l *workload) advise() time.Duration {
 		length = max(length, advised(localWindow(s)))
 	}
 	return length
+}
+
+// outlasting says what has a pause be longer than the window asks: a load balancer in front, "" if none does.
+func (l *workload) outlasting() string {
+	length, why := advised(l.windowOf()), ""
+	if l.declared() {
+		return ""
+	}
+	if f := l.direct(); f != nil && f.list.Max > length {
+		length, why = f.list.Max, fmt.Sprintf(", and the load balancer of %s, which sends to pods by their addresses, for longer: %s", f.title(), f.list)
+	}
+	for _, s := range l.anchored() {
+		if w := localWindow(s); advised(w) > length {
+			length, why = advised(w), fmt.Sprintf(", and the load balancer of %s for %s", s.title(), tell(w))
+		}
+	}
+	return why
 }
 
 // tell writes a sum with its parts: "27s = preStop sleep 5s + the program's shutdown deadline 20s (SHUTDOWN_TIMEOUT, line 20) + margin 2s".

@@ -93,7 +93,7 @@ eider.dev/pauses: self.`,
 			if l.pauseOf(l.main).kind != pauseNone || !l.elsewhere() {
 				return nil
 			}
-			found := l.here(l.main.line(), fmt.Sprintf("container %s has no pause: it stops serving while callers still call it, for up to %s", l.main.name, tell(l.windowOf())),
+			found := l.here(l.main.line(), fmt.Sprintf("container %s has no pause: it stops serving while callers still call it, for up to %s%s", l.main.name, tell(l.windowOf()), l.outlasting()),
 				l.pausing(l.main, l.advised()))
 			found[0].of = l.main
 			if l.kind == "StatefulSet" {
@@ -234,7 +234,7 @@ spec:
 			if p.kind == pauseNone || !p.known || p.fails(l.main) || p.stopsAtOnce() || p.length >= w.Worst() || !l.elsewhere() {
 				return nil
 			}
-			return l.here(p.line, fmt.Sprintf("container %s pauses for %s (%s), but callers may call it for %s", l.main.name, seconds(p.length), p.what, tell(w)),
+			return l.here(p.line, fmt.Sprintf("container %s pauses for %s (%s), but callers may call it for %s%s", l.main.name, seconds(p.length), p.what, tell(w), l.outlasting()),
 				l.pausing(l.main, l.advised()))
 		},
 	}
