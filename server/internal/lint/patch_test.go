@@ -68,7 +68,7 @@ func write(t *testing.T, text []byte, f Finding) []byte {
 				} else if strings.HasPrefix(row, "- ") {
 					i++
 					writeEntry(t, o, f, row+"\n"+rows[i])
-				} else if !strings.HasPrefix(row, "env:") {
+				} else if !strings.HasPrefix(row, "env:") && row != guard {
 					writeRow(t, o, f, row)
 				}
 			}

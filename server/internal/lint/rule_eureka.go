@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -61,8 +62,11 @@ func eurekaNotTold() Rule {
 ended. A hook that only sleeps thus pauses before the departure: none of its callers hear of it meanwhile, and soon after
 they do the port is closed. The hook has to say it first, by a POST of OUT_OF_SERVICE or DOWN, as JSON, to Spring Cloud's
 endpoint serviceregistry, which must be exposed (E019), at the port and path where it is, or by an endpoint of the
-program's own, which an httpGet hook can call where the image has no shell. What a script or a program of the image's own
-does isn't seen: that is a note, until eider.dev/pause says how long it pauses after it has told Eureka.`,
+program's own, which an httpGet hook can call where the image has no shell. Whoever may call either takes the instance out
+of service: let that not be everybody who may call the program, but give the endpoints a port of their own
+(MANAGEMENT_SERVER_PORT, which no Service and no Ingress leads to), or have Spring Security let in 127.0.0.1 alone. What a
+script or a program of the image's own does isn't seen: that is a note, until eider.dev/pause says how long it pauses after
+it has told Eureka.`,
 		Example: `containers:
 - name: orders
   env:
@@ -134,15 +138,33 @@ func (l *workload) calling() window.Sum {
 
 // settled are the settings that a hook and the shutdown after it need.
 func (l *workload) settled() (rows []string) {
+	advice := ""
 	if l.registered {
 		for _, b := range l.barriers(l.endpoints()) {
 			if row := l.opening(b); !b.unseen && !slices.Contains(rows, row) {
 				rows = append(rows, row)
+				advice = cmp.Or(advice, l.guarding(b))
 			}
 		}
 	}
-	return append(rows, l.graceful()...)
+	rows = append(rows, l.graceful()...)
+	if advice != "" {
+		rows = append(rows, advice)
+	}
+	return rows
 }
+
+// guarding is what to think of before an endpoint is opened that takes an instance out of service, "" where it's at a port
+// of its own.
+func (l *workload) guarding(b barrier) string {
+	server, own := l.main.settings.get("server.port"), l.main.settings.get("management.server.port")
+	if b.endpoint != registryEndpoint || b.name != exposure || own.ok() && own.value != cmp.Or(server.value, "8080") {
+		return ""
+	}
+	return guard
+}
+
+const guard = "# whoever may call serviceregistry takes the instance out of service: keep others from it by a port of its own (MANAGEMENT_SERVER_PORT; probes and hook then ask there) or a rule of Spring Security"
 
 // registers tells whether the pods enter Eureka, so that they are called without a Service. An annotation knows it better
 // than settings do, of which some are in the program's jar.

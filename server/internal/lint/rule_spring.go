@@ -38,7 +38,7 @@ readinessProbe:
 					}
 					harm = "its hook is refused, and Eureka isn't told"
 				}
-				f := Finding{File: b.at.file, Line: b.at.line, Patch: l.entries(l.opening(b)),
+				f := Finding{File: b.at.file, Line: b.at.line, Patch: joined(l.entries(l.opening(b)), l.guarding(b)),
 					Message: fmt.Sprintf("container %s needs its endpoint %s, which %s: %s is %q; %s", l.main.name, b.endpoint, b.fault, b.at.name, short(b.at.value), harm)}
 				switch {
 				case b.unseen:

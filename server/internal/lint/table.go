@@ -88,10 +88,16 @@ func set(text, head, indent string, width int) string {
 // setYAML puts the comment of a row that is too wide above it, in lines of its own.
 func setYAML(row, head string, width int) string {
 	code, comment, ok := strings.Cut(row, "  # ")
-	if !ok || width == 0 || utf8.RuneCountInString(head+row) <= width {
+	words, alone := strings.CutPrefix(row, "# ")
+	indent := strings.Repeat(" ", utf8.RuneCountInString(head))
+	switch {
+	case width == 0 || utf8.RuneCountInString(head+row) <= width:
+		return head + row + "\n"
+	case alone:
+		return set(words, head+"# ", indent+"# ", width)
+	case !ok:
 		return head + row + "\n"
 	}
-	indent := strings.Repeat(" ", utf8.RuneCountInString(head))
 	return set(comment, head+"# ", indent+"# ", width) + indent + code + "\n"
 }
 
