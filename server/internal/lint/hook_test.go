@@ -126,6 +126,20 @@ func TestTheHookTells(t *testing.T) {
 	}
 }
 
+// TestWhoMayCallIt: an endpoint that takes instances out of service is opened with advice, unless it is at a port of its own.
+func TestWhoMayCallIt(t *testing.T) {
+	for text, want := range map[string]bool{
+		naive: true,
+		env(naive, "MANAGEMENT_SERVER_PORT=8080"):                                      true,
+		env(naive, "MANAGEMENT_SERVER_PORT=9001"):                                      false,
+		env(naive, "MANAGEMENT_ENDPOINTS_WEB_EXPOSURE_INCLUDE=health,serviceregistry"): false,
+	} {
+		if got := strings.Contains(Check([]Source{{"x", []byte(text)}}, Options{}).Table(false), guard); got != want {
+			t.Errorf("%t of\n%s", got, text)
+		}
+	}
+}
+
 // TestWhereTheActuatorIs: settings first, then a probe, then the ports.
 func TestWhereTheActuatorIs(t *testing.T) {
 	unprobed := naive[:strings.Index(naive, "        readinessProbe")] + "        readinessProbe: {tcpSocket: {port: 8080}}\n"
