@@ -159,7 +159,7 @@ func TestCallersAreAssumed(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := Check([]Source{{"a.yaml", text}, {"b.yaml", []byte(strings.ReplaceAll(string(text), "name: orders", "name: bills"))}}, Options{})
-	if strings.Count(r.Table(false), "all callers have the EUREKA_CLIENT_REGISTRY_FETCH_INTERVAL_SECONDS, line") != 1 || !strings.Contains(r.Assumed, "1 other)") {
+	if strings.Count(r.Table(false), "all callers are set as Deployment/orders is: EUREKA_CLIENT_REGISTRY_FETCH_INTERVAL_SECONDS (line") != 1 || !strings.Contains(r.Assumed, "1 other)") {
 		t.Errorf("it says %q", r.Assumed)
 	}
 	if r := Check([]Source{{"a.yaml", text}}, Options{Window: time.Second}); r.Assumed != "" {

@@ -108,8 +108,8 @@ func (l *workload) telling(length time.Duration) []string {
 	var ask string
 	switch client := clientOf(l.main); client {
 	case "":
-		return []string{fmt.Sprintf("lifecycle: {preStop: {httpGet: {port: %d, path: /leave}}}  # %s: an endpoint of your own, that says OUT_OF_SERVICE to Eureka and answers %d s later: the image has nothing to call with",
-			a.port, ofContainer, wholeSeconds(length)), fmt.Sprintf("annotations: {eider.dev/pause: %ds}  # %s", wholeSeconds(length), ofPods)}
+		return []string{fmt.Sprintf("lifecycle: {preStop: {httpGet: {port: %d, path: /leave}}}  # %s: an endpoint of your own, since the image has nothing to call with; it does serviceRegistry.setStatus(registration, \"OUT_OF_SERVICE\") and then Thread.sleep(%d_000)",
+			a.port, ofContainer, wholeSeconds(length)), fmt.Sprintf("annotations: {eider.dev/pause: %ds}  # %s: how long /leave waits before it answers, which nothing else here shows", wholeSeconds(length), ofPods)}
 	case "wget":
 		if a.secure {
 			insecure = "--no-check-certificate "
@@ -196,7 +196,7 @@ func (w *world) assumption() string {
 	if first == "" {
 		return ""
 	}
-	return "taken for granted: all callers have " + first + "; if not, eider.dev/window says how long they call"
+	return "taken for granted: all callers are set as " + first + "; if not, eider.dev/window says how long they call"
 }
 
 // assume notes of a workload that was held to the rules what was taken for its callers'.
@@ -205,7 +205,12 @@ func (w *world) assume(l *workload) {
 		return
 	}
 	if w.assuming++; w.assuming == 1 {
-		w.assumed = fmt.Sprintf("the %s of %s", strings.Join(l.assumed, " and the "), l.title())
+		told := make([]string, len(l.assumed))
+		for i, setting := range l.assumed {
+			name, where, _ := strings.Cut(setting, ", ")
+			told[i] = fmt.Sprintf("%s (%s)", name, where)
+		}
+		w.assumed = fmt.Sprintf("%s is: %s", l.title(), strings.Join(told, ", "))
 	}
 }
 
