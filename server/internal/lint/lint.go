@@ -50,6 +50,8 @@ type Finding struct {
 	Message  string   `json:"message"`
 	Patch    string   `json:"patch,omitempty"` // the YAML to write, each line with the place where it goes
 
+	Template string `json:"template,omitempty"` // of a stream of Helm's: what it was rendered from
+
 	of *container // whose want of a pause or of time it is, where several rules may say the same
 }
 
@@ -104,6 +106,7 @@ func Check(sources []Source, o Options) Report {
 	}
 	report.Findings, report.Faults = append([]Finding{}, report.Findings...), append([]Fault{}, w.faults...)
 	report.Unchecked, report.Assumed = w.unchecked, w.assumption()
+	w.trace(report.Findings)
 	slices.SortStableFunc(report.Findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Message, b.Message))
 	})

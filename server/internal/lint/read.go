@@ -95,6 +95,7 @@ func (w *world) readSource(src Source) {
 	f := &file{name: src.Name, comments: comments(text)}
 	w.files = append(w.files, f)
 	for doc := range split(text) {
+		w.follow(f.name, doc)
 		if !w.readParts(doc, f) {
 			w.readDocument(doc, f)
 		}

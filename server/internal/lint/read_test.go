@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -147,6 +148,21 @@ func TestTemplatesThatAreYAML(t *testing.T) {
 		if len(r.Faults) != 1 || r.Faults[0].Line != c.line || !strings.Contains(r.Faults[0].Message, "`helm template . | eider lint -`") || len(r.Findings) > 0 {
 			t.Errorf("%s: %v, want one of line %d; %v", name, r.Faults, c.line, r.Findings)
 		}
+	}
+}
+
+// TestHelmSaysFromWhat: of what Helm has rendered a finding names the template, in its own document and in no other.
+func TestHelmSaysFromWhat(t *testing.T) {
+	r := Check([]Source{{"-", []byte(bare1 + "---\n# Source: shop/templates/orders.yaml\n" + bare1 + "---\n# a comment\n" + bare1)}, {"x", []byte(bare1)}}, Options{})
+	var got []string
+	for _, f := range r.Findings {
+		got = append(got, f.Template)
+	}
+	if want := []string{"", "shop/templates/orders.yaml", "", ""}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q\n%s", got, want, r.Table(false))
+	}
+	if !strings.Contains(r.Table(false), "Deployment/orders  shop/templates/orders.yaml\n") {
+		t.Error(r.Table(false))
 	}
 }
 

@@ -31,6 +31,9 @@ func (r Report) Page(colour bool, width int) string {
 		if f.Object != "" {
 			object = "  " + harmless.Text(f.Object)
 		}
+		if f.Template != "" {
+			object += "  " + harmless.Text(f.Template)
+		}
 		fmt.Fprintf(&b, "%s  %s  %s %s%s\n", paint("1", where), paint(hues[f.Severity], string(f.Severity)), f.Rule, rule.Name, object)
 		b.WriteString(set(harmless.Text(f.Message), "  ", "  ", width))
 		head, patch := "  write: ", f.Patch

@@ -20,6 +20,7 @@ type world struct {
 	size      int // of the sources that were read
 	files     []*file
 	objects   []*object
+	traces    map[string][]trace // by the source, in the order of its lines
 	faults    []Fault
 	named     map[place]*object
 	selectors map[label][]*object // Services by the first label of their selector
