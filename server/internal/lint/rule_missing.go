@@ -11,7 +11,7 @@ func unreadConfig() Rule {
 		ID: "E023", Name: "unread-config", Severity: Warning,
 		Title: "a ConfigMap that the program is given isn't among what was read",
 		Why: `What a program is told stands in ConfigMaps as often as in its manifest: Eureka's address, with which callers call a pod
-that leaves for 95.5 s and not for 10 s, or how long it takes to shut down. Of one that isn't here lint knows nothing, and that
+that leaves for 95.5 s and not for 2 s, or how long it takes to shut down. Of one that isn't here lint knows nothing, and that
 it finds nothing means nothing. Give it with the workload: what helm template or kubectl kustomize renders has it, and so
 has kubectl get configmap NAME -o yaml. Or say in the pods' annotations what one would look for: eider.dev/registry: eureka of
 a client of Eureka, to which its rules then apply, eider.dev/registry: none of one whom callers find by its Service alone,
