@@ -67,18 +67,18 @@ func section(t *testing.T, b *strings.Builder, p window.Preset) {
 			secs(path.Terms.Best()), "**"+secs(path.Terms.Worst())+"**", "void when: "+strings.Join(path.VoidWhen, "; or "))
 	}
 	b.WriteByte('\n')
-	table(b, "setting", "default", "what it is", "from", "to", "planned", "crash", "that")
+	table(b, "setting", "default", "what it is", "set by", "from", "to", "planned", "crash", "that")
 	for _, s := range p.Settings {
 		trade, ok := tuned[s.Name]
 		switch {
 		case ok:
-			row(b, "`"+s.Name+"`", s.Default.String(), s.What, trade.From, trade.To, saved(trade.Planned), saved(trade.Crash), trade.Note)
+			row(b, "`"+s.Name+"`", s.Default.String(), s.What, keyed(s.Key), trade.From, trade.To, saved(trade.Planned), saved(trade.Crash), trade.Note)
 		case s.Given():
-			row(b, "`"+s.Name+"`", s.Default.String(), s.What, "", "", "", "", "given")
+			row(b, "`"+s.Name+"`", s.Default.String(), s.What, keyed(s.Key), "", "", "", "", "given")
 		case s.Default.Kind == window.KindDuration && s.Default.Duration == 0:
-			row(b, "`"+s.Name+"`", s.Default.String(), s.What, "", "", "", "", "off")
+			row(b, "`"+s.Name+"`", s.Default.String(), s.What, keyed(s.Key), "", "", "", "", "off")
 		default:
-			row(b, "`"+s.Name+"`", s.Default.String(), s.What, "", "", "", "", "changes nothing as the others are")
+			row(b, "`"+s.Name+"`", s.Default.String(), s.What, keyed(s.Key), "", "", "", "", "changes nothing as the others are")
 		}
 	}
 }
@@ -123,4 +123,11 @@ func digits(f float64) string {
 		return "–"
 	}
 	return fmt.Sprintf("%.2g", f)
+}
+
+func keyed(key string) string {
+	if key == "" {
+		return ""
+	}
+	return "`" + key + "`"
 }

@@ -27,6 +27,7 @@ type Setting struct {
 	Name    string // "client-cache", the key of Derive's set
 	What    string
 	Source  string // where the default is documented
+	Key     string // what it is called where it is set, as in an application.yml; "" where no preset knows
 	Default Value
 
 	least, most int64  // as in Value.raw; most 0: the kind's own limit
@@ -135,6 +136,40 @@ func meant(name string, names []string) string {
 	return nearest(name, names)
 }
 
+// settingMeant is the setting that somebody means who calls it otherwise: a beat is called a renewal or a sign of life, too.
+func settingMeant(name string, names []string) string {
+	if strings.Contains(strings.ToLower(name), "beat") {
+		for _, beat := range []string{"beat", "renew", "keep-alive"} {
+			if slices.Contains(names, beat) {
+				return beat
+			}
+		}
+	}
+	return nearest(name, names)
+}
+
+// Keyed returns the setting that has a key, however that is written: as in application.yml, in a camel's hump or as an
+// environment variable. A value without a unit has the key's: seconds where it ends with them, else milliseconds.
+func (p Preset) Keyed(key, value string) (name, with string, ok bool) {
+	bare := func(s string) string {
+		return strings.ToLower(strings.NewReplacer("-", "", "_", "", ".", "").Replace(s))
+	}
+	for _, s := range p.Settings {
+		if s.Key == "" || bare(s.Key) != bare(key) {
+			continue
+		}
+		if _, err := strconv.ParseInt(value, 10, 64); err == nil && s.Default.Kind == KindDuration {
+			unit := "ms"
+			if strings.HasSuffix(s.Key, "seconds") {
+				unit = "s"
+			}
+			value += unit
+		}
+		return s.Name, value, true
+	}
+	return "", value, false
+}
+
 // nearest is the name that was meant, "" if more than two thirds of the letters would have to be others.
 func nearest(name string, names []string) string {
 	return near.Name(name, names, max(len(name)*2/3, 1))
@@ -180,7 +215,7 @@ func (p Preset) choose(set map[string]string, fleet Fleet) (*chosen, error) {
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		s, ok := p.setting(name)
 		if !ok {
-			errs = append(errs, fmt.Errorf("%s has no setting %q%s There are: %s", p.Name, name, asking(nearest(name, names)), strings.Join(names, ", ")))
+			errs = append(errs, fmt.Errorf("%s has no setting %q%s There are: %s", p.Name, name, asking(settingMeant(name, names)), strings.Join(names, ", ")))
 			continue
 		}
 		v, err := s.parse(set[name])

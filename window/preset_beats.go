@@ -105,10 +105,10 @@ func polaris() Preset {
 			{Name: "server-cache", What: "the server's cache is refreshed so often", Default: lasts(time.Second), Source: "polaris cache/cache.go", cost: "the database is asked so much more often"},
 			{Name: "sdk-refresh", What: "the SDK asks so often", Default: lasts(2 * time.Second), least: int64(time.Millisecond), Source: "polaris-go pkg/config/default.go"},
 			{Name: "eureka-api", What: "instance and callers use the Eureka interface", Default: turned(false), given: true, Source: "polaris eurekaserver/server.go"},
-			{Name: "renew", What: "there, an instance renews so often", Default: lasts(30 * time.Second), least: int64(time.Millisecond), Source: "EurekaInstanceConfigBean leaseRenewalIntervalInSeconds"},
+			{Name: "renew", What: "there, an instance renews so often", Default: lasts(30 * time.Second), least: int64(time.Millisecond), Source: "EurekaInstanceConfigBean leaseRenewalIntervalInSeconds", Key: "eureka.instance.lease-renewal-interval-in-seconds"},
 			{Name: "apps-refresh", What: "and the server's list is refreshed so often", Default: lasts(10 * time.Second), Source: "polaris eurekaserver/config.go", cost: "the list is written anew so much more often"},
 			eurekaClientCache(),
-			{Name: "load-balancer-cache", What: "how long Spring Cloud LoadBalancer keeps its list", Default: lasts(35 * time.Second), Source: "LoadBalancerCacheProperties ttl",
+			{Name: "load-balancer-cache", What: "how long Spring Cloud LoadBalancer keeps its list", Default: lasts(35 * time.Second), Source: "LoadBalancerCacheProperties ttl", Key: "spring.cloud.loadbalancer.cache.ttl",
 				cost: "the list is built anew so much more often, by no request over the network"},
 		},
 		derive: func(c *chosen) (Forecast, error) {

@@ -41,7 +41,7 @@ func eurekaSpring() Preset {
 		"Self-preservation and a sweep's share go by all instances that the registry holds, those of other services among them: --registry; without it the service is alone there."
 	p.Settings = append(p.Settings, Setting{
 		Name: "load-balancer-cache", What: "how long Spring Cloud LoadBalancer keeps its list", Default: lasts(35 * time.Second),
-		Source: "LoadBalancerCacheProperties ttl", cost: "the list is built anew so much more often, by no request over the network",
+		Source: "LoadBalancerCacheProperties ttl", Key: "spring.cloud.loadbalancer.cache.ttl", cost: "the list is built anew so much more often, by no request over the network",
 	})
 	p.derive = func(c *chosen) (Forecast, error) {
 		f, err := deriveEureka(c, 1, "load-balancer-cache")
@@ -60,7 +60,7 @@ func eurekaNetflix() Preset {
 		Settings: []Setting{
 			eurekaRenew(), eurekaLease(), eurekaSweep(), eurekaClientCache(),
 			{Name: "response-cache", What: "the server answers from a copy, refreshed so often; 0 if useReadOnlyResponseCache is off",
-				Default: lasts(30 * time.Second), Source: "DefaultEurekaServerConfig responseCacheUpdateIntervalMs, ResponseCacheImpl",
+				Default: lasts(30 * time.Second), Source: "DefaultEurekaServerConfig responseCacheUpdateIntervalMs, ResponseCacheImpl", Key: "eureka.server.response-cache-update-interval-ms",
 				cost: "the server writes its whole list anew so much more often, while it changes"},
 			{Name: "peer-batch", What: "a server gathers changes for its peers for so long", Default: lasts(500 * time.Millisecond),
 				given:  true,
@@ -68,13 +68,13 @@ func eurekaNetflix() Preset {
 			{Name: "peers", What: "the servers replicate to each other", Default: turned(true), given: true,
 				Source: "eureka.client.serviceUrl of the servers"},
 			{Name: "self-preservation", What: "evict nobody while too few renew", Default: turned(true),
-				Source: "DefaultEurekaServerConfig enableSelfPreservation",
-				cost:   "a network that parts evicts the healthy behind it, a sweep's share at a time"},
+				Source: "DefaultEurekaServerConfig enableSelfPreservation", Key: "eureka.server.enable-self-preservation",
+				cost: "a network that parts evicts the healthy behind it, a sweep's share at a time"},
 			{Name: "renewal-percent", What: "of the expected renewals must come, and so much of the registry stays in one sweep",
 				Default: count(85), least: 1, most: 99, Source: "DefaultEurekaServerConfig renewalPercentThreshold, AbstractInstanceRegistry evict",
 				cost: "a network that parts evicts more of the healthy"},
 			{Name: "expected-renew", What: "the interval at which the server expects renewals", Default: lasts(30 * time.Second),
-				least: int64(time.Second), given: true, Source: "EurekaServerConfig expectedClientRenewalIntervalSeconds"},
+				least: int64(time.Second), given: true, Source: "EurekaServerConfig expectedClientRenewalIntervalSeconds", Key: "eureka.server.expected-client-renewal-interval-seconds"},
 		},
 		derive: func(c *chosen) (Forecast, error) { return deriveEureka(c, 0, "") },
 	}
@@ -82,24 +82,24 @@ func eurekaNetflix() Preset {
 
 func eurekaRenew() Setting {
 	return Setting{Name: "renew", What: "an instance renews its lease so often", Default: lasts(30 * time.Second), least: int64(time.Millisecond),
-		Source: "EurekaInstanceConfigBean leaseRenewalIntervalInSeconds",
+		Source: "EurekaInstanceConfigBean leaseRenewalIntervalInSeconds", Key: "eureka.instance.lease-renewal-interval-in-seconds",
 		cost: "the last renewal before a crash is younger, so that more of the lease is left; self-preservation counts renewals and expects those of " +
 			"expected-renew"}
 }
 
 func eurekaLease() Setting {
 	return Setting{Name: "lease", What: "the lease, counted from a renewal", Default: lasts(90 * time.Second), least: int64(time.Millisecond),
-		Source: "EurekaInstanceConfigBean leaseExpirationDurationInSeconds"}
+		Source: "EurekaInstanceConfigBean leaseExpirationDurationInSeconds", Key: "eureka.instance.lease-expiration-duration-in-seconds"}
 }
 
 func eurekaSweep() Setting {
 	return Setting{Name: "sweep", What: "the server looks for expired leases so often", Default: lasts(60 * time.Second),
-		Source: "DefaultEurekaServerConfig evictionIntervalTimerInMs", cost: "a scan of the registry so much more often"}
+		Source: "DefaultEurekaServerConfig evictionIntervalTimerInMs", Key: "eureka.server.eviction-interval-timer-in-ms", cost: "a scan of the registry so much more often"}
 }
 
 func eurekaClientCache() Setting {
 	return Setting{Name: "client-cache", What: "a client fetches the list so often", Default: lasts(30 * time.Second), least: int64(time.Millisecond),
-		Source: "EurekaClientConfigBean registryFetchIntervalSeconds"}
+		Source: "EurekaClientConfigBean registryFetchIntervalSeconds", Key: "eureka.client.registry-fetch-interval-seconds"}
 }
 
 const eurekaUnreachable = "a caller can't reach any server: it keeps its last list"

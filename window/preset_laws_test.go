@@ -3,6 +3,7 @@ package window_test
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -138,6 +139,34 @@ func TestTheRegistryHoldsMore(t *testing.T) {
 	for _, fleet := range []window.Fleet{{Registry: 9}, {Registry: 2_000_000_000}} {
 		if _, err := lookup(t, "eureka").Derive(nil, fleet); err == nil {
 			t.Errorf("%s pass", fleet)
+		}
+	}
+}
+
+// TestSettingsByTheirKeys: what stands in an application.yml, or in the environment, is what one sets.
+func TestSettingsByTheirKeys(t *testing.T) {
+	p := lookup(t, "eureka")
+	for _, row := range [][4]string{
+		{"eureka.instance.lease-renewal-interval-in-seconds", "10", "renew", "10s"},
+		{"eureka.instance.leaseRenewalIntervalInSeconds", "10s", "renew", "10s"},
+		{"EUREKA_INSTANCE_LEASERENEWALINTERVALINSECONDS", "10", "renew", "10s"},
+		{"eureka.server.response-cache-update-interval-ms", "5000", "response-cache", "5000ms"},
+		{"spring.cloud.loadbalancer.cache.ttl", "5s", "load-balancer-cache", "5s"},
+		{"eureka.server.enable-self-preservation", "false", "self-preservation", "false"},
+	} {
+		name, value, ok := p.Keyed(row[0], row[1])
+		if !ok || name != row[2] || value != row[3] {
+			t.Errorf("%s=%s is %s=%s (%v), want %s=%s", row[0], row[1], name, value, ok, row[2], row[3])
+		}
+	}
+	for _, name := range []string{"", "renew", "eureka.renew"} {
+		if _, _, ok := p.Keyed(name, "1"); ok {
+			t.Errorf("%q is no key", name)
+		}
+	}
+	for preset, beat := range map[string]string{"eureka": "renew", "nacos-1": "beat", "nacos-2": "keep-alive"} {
+		if _, err := lookup(t, preset).Derive(pairs("heartbeat=5s"), window.Fleet{}); err == nil || !strings.Contains(err.Error(), "did you mean "+beat+"?") {
+			t.Errorf("%s: %v; want to be asked for %s", preset, err, beat)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func (r request) with(p window.Preset, set map[string]string) (outlook.Outlook, 
 		if to, ok := set[s.Name]; ok {
 			value = to
 		}
-		o.Settings = append(o.Settings, outlook.Setting{Name: s.Name, Value: value, Default: fmt.Sprint(s.Default), What: s.What, Source: s.Source})
+		o.Settings = append(o.Settings, outlook.Setting{Name: s.Name, Value: value, Default: fmt.Sprint(s.Default), What: s.What, Source: s.Source, Key: s.Key})
 	}
 	return o, forecast, nil
 }
@@ -118,7 +118,9 @@ func (r request) settings(p window.Preset, choices []choice, on map[string]strin
 	all := map[string]string{}
 	maps.Copy(all, on)
 	for _, c := range choices {
-		if name, ok := r.meant(p, c.name); ok {
+		if name, value, ok := p.Keyed(c.name, c.value); ok {
+			all[name] = value
+		} else if name, ok := r.meant(p, c.name); ok {
 			all[name] = c.value
 		}
 	}
@@ -128,6 +130,9 @@ func (r request) settings(p window.Preset, choices []choice, on map[string]strin
 // meant strips a preset's name, or its family's, off a setting's: eureka.client-cache is meant for eureka-textbook too.
 // A bare name is meant for the only preset, which says so if it has no such setting, and among several for those that have it.
 func (r request) meant(p window.Preset, name string) (setting string, ok bool) {
+	if setting, _, ok = p.Keyed(name, ""); ok {
+		return setting, true
+	}
 	family, setting, ok := strings.Cut(name, ".")
 	if !ok {
 		setting = name

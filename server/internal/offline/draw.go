@@ -46,6 +46,24 @@ func drawOutlook(p *page, o outlook.Outlook) {
 	} else {
 		trades(p, o)
 	}
+	keys(p, o.Settings)
+}
+
+// keys says where one has to go to set what the preset calls by a short name.
+func keys(p *page, settings []outlook.Setting) {
+	first := true
+	for _, s := range settings {
+		if s.Key == "" {
+			continue
+		}
+		if first {
+			p.say("", "")
+			p.row(cell{"--set", strong}, cell{"IN THE PROGRAM; --set TAKES THIS NAME, TOO", dim})
+			first = false
+		}
+		p.row("  "+s.Name, s.Key)
+	}
+	p.flush()
 }
 
 func fleet(f outlook.Fleet) string {

@@ -247,7 +247,8 @@ func TestFaultsAreToldAtOnce(t *testing.T) {
 // meant for those that have it.
 func TestSettingsFindTheirPreset(t *testing.T) {
 	for line, want := range map[string]string{"--preset eureka --set client-cache=5s": "310s", "--preset eureka --set eureka.client-cache=5s": "310s",
-		"--preset eureka-netflix --set eureka.client-cache=5s": "275s", "--preset eureka-netflix --set eureka-netflix.client-cache=5s": "275s"} {
+		"--preset eureka-netflix --set eureka.client-cache=5s": "275s", "--preset eureka-netflix --set eureka-netflix.client-cache=5s": "275s",
+		"--preset eureka --set eureka.client.registry-fetch-interval-seconds=5": "310s", "--preset eureka --set EUREKA_CLIENT_REGISTRYFETCHINTERVALSECONDS=5": "310s"} {
 		if o := answer(t, line); seconds(o.Crash.Worst) != want {
 			t.Errorf("eider window %s: a crash of %s, want %s", line, seconds(o.Crash.Worst), want)
 		}

@@ -135,7 +135,8 @@ type Setting struct {
 	Value   string `json:"value"`
 	Default string `json:"default"`
 	What    string `json:"what"`
-	Source  string `json:"source"` // of the default
+	Source  string `json:"source"`        // of the default
+	Key     string `json:"key,omitempty"` // what it is called where it is set
 }
 
 // Trade is what a change of one setting would buy, and cost.
