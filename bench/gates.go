@@ -28,7 +28,7 @@ func Gates() []Gate {
 		{"crash: kill -9 until nobody picks it, less the wait for the dial / fan-out", 3, crash},
 		{"memory: the server's, an idle caller / raw gRPC's", 1.2, memory},
 		{"http: a call by eiderhttp / by http.Transport", 1.15, httpTime},
-		{"http: a call by eiderhttp with breakers / without", 1.03, httpGuarded},
+		{"http: a call by eiderhttp with breaker and bulkhead / without", 1.03, httpGuarded},
 		{"http: allocations a call, on top of http.Transport's / 12", 1, httpAllocations},
 		{"grpc: a call by eidergrpc, both ends / by plain grpc-go", 1.1, grpcTime},
 		{"grpc: allocations a pick, over round_robin's none / 1", 0, grpcPick},

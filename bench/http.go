@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/eiderhq/eider/bulkhead"
 	"github.com/eiderhq/eider/eiderhttp"
 	"github.com/eiderhq/eider/registry"
 )
@@ -91,7 +92,7 @@ func batched(do func(int) (time.Duration, error)) func() (time.Duration, error) 
 	return func() (time.Duration, error) { return do(batch) }
 }
 
-// httpGuarded compares calls with breakers and without. They take turns call by call, the first of each two another each time: what is
+// httpGuarded compares calls with a breaker and a bulkhead and without. They take turns call by call, the first of each two another each time: what is
 // looked for is less than what rounds of calls differ by. Of each side's calls it takes the tenth that is fastest: what else the machine
 // does only adds.
 func httpGuarded(s Size) (Result, error) {
@@ -101,9 +102,11 @@ func httpGuarded(s Size) (Result, error) {
 		return Result{}, err
 	}
 	defer c.Close()
+	guarded := &eiderhttp.Transport{Registry: c.reg, Bulkhead: &bulkhead.Config{}}
+	defer guarded.Close()
 	bare := &eiderhttp.Transport{Registry: c.reg, NoBreakers: true}
 	defer bare.Close()
-	sides := [2]http.RoundTripper{c.ours, bare}
+	sides := [2]http.RoundTripper{guarded, bare}
 	var times [2][]time.Duration
 	for n := range (s.Rounds + warmUp) * calls {
 		for i := range sides {
