@@ -25,7 +25,8 @@ import (
 //
 // The floor: refusals leave one instance, failures half of them, together with those that are suspect. When one is in
 // again, or another one has come, who is kept is looked at anew: first come, first out. Where calls don't even come back
-// there is no floor: a failure costs the caller one call, a hang the place that it waits in, until none is left.
+// within a SlowLimit that somebody has set there is no floor: a failure costs the caller one call, a hang the place that it
+// waits in, until none is left. Ten seconds that nobody has thought of may be what a report takes: there is one then.
 //
 // Each turn of a breaker begins an era of its own, and outcomes of picks from older ones say nothing: twenty calls that
 // were in flight when the instance broke are one reason to set it aside, not ten.
@@ -112,7 +113,7 @@ func (r *Roster) turn(m *member, ev breaker.Event, now time.Duration) bool {
 			m.opened = r.opens
 			m.hung.Store(ev.Rule == breaker.RuleSlowRate || ev.Rule == breaker.RuleHanging)
 		}
-		m.hangs = ev.Rule == breaker.RuleHanging
+		m.hangs = ev.Rule == breaker.RuleHanging && r.config.Breaker.SlowLimit > 0
 		return true
 	case breaker.HalfOpen:
 		m.due.Store(0)

@@ -142,6 +142,22 @@ func TestWithoutBreakersNobodyIsSetAside(t *testing.T) {
 	})
 }
 
+// TestWhatNobodyCalledHangingHasAFloor: a service that takes longer than the house's own limit to begin its answers goes
+// on being called.
+func TestWhatNobodyCalledHangingHasAFloor(t *testing.T) {
+	inWorld(t, Config{Breaker: breaker.Config{Jitter: -1}}, "", func(t *testing.T, w *world) {
+		w.push("a UP")
+		calls := w.hang("a", 20)
+		w.wait(11 * time.Second)
+		calls = append(calls, w.hang("a", 1)...)
+		w.want("standing", w.standing(), "a open kept")
+		calls = append(calls, w.hang("a", 5)...)
+		for _, c := range calls {
+			c.Done(Success)
+		}
+	})
+}
+
 // TestWhereCallsHangThereIsNoFloor: when nobody answers, a pick fails at once and says why, but for the trials, and one
 // that goes well brings its instance back.
 func TestWhereCallsHangThereIsNoFloor(t *testing.T) {

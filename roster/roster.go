@@ -50,7 +50,8 @@ type Config struct {
 	// NoFloor lets breakers leave out everybody. Without it at least one instance is picked whose breaker is open when
 	// all refuse, and half of them when they fail or are slow, since a rule that everybody breaks may be the wrong one.
 	// With it a pick fails at once when every breaker rejects it, which spares a service that is down, and whoever calls
-	// it. Where calls hang it does so in either case: each would keep its caller waiting, until he has no place left.
+	// it. Where calls hang, past a Breaker.SlowLimit that is set, it does so in either case: each would keep its caller
+	// waiting, until he has no place left.
 	NoFloor bool
 
 	// Bulkhead bounds the requests in flight to each instance, those that wait for their answer to begin: full ones aren't
