@@ -35,9 +35,9 @@ type faultCase struct {
 // http1 is an instance that reads requests and does as the test says; goOn false closes the connection.
 func http1(answers int, each func(c net.Conn) (goOn bool)) func(*testing.T, *tally) string {
 	return func(t *testing.T, got *tally) string {
-		return fake.Script(t, func(_ int, c net.Conn) {
+		return fake.Script(t, func(nth int, c net.Conn) {
 			requests(c, func(n int, r *http.Request, body string) bool {
-				if n < answers {
+				if nth == 0 && n < answers { // on a busy machine net/http may not reuse a connection: the next one is no other then
 					io.WriteString(c, answerOK)
 					return true
 				}
@@ -50,9 +50,9 @@ func http1(answers int, each func(c net.Conn) (goOn bool)) func(*testing.T, *tal
 
 func http2(answers int, each func(c net.Conn, stream uint32) (goOn bool)) func(*testing.T, *tally) string {
 	return func(t *testing.T, got *tally) string {
-		return fake.Script(t, func(_ int, c net.Conn) {
+		return fake.Script(t, func(nth int, c net.Conn) {
 			frames(c, func(n int, stream uint32) bool {
-				if n < answers {
+				if nth == 0 && n < answers {
 					answerHTTP2(c, stream)
 					return true
 				}
