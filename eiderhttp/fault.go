@@ -116,6 +116,8 @@ func (y *try) judge(err error, body *body) *fault {
 		err = late
 	}
 	switch bad := body.err(); {
+	case late == errLost: // however far it had come
+		return y.callersFault(late)
 	case bad != nil:
 		return y.callersFault(fmt.Errorf("reading the request's body: %w", bad))
 	case !connected && (y.dialed.Load() || late != nil):

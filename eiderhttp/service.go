@@ -63,6 +63,9 @@ func (s *service) send(req *http.Request, port string, span *span) (*http.Respon
 	body := newBody(req)
 	span.try(choice.Instance(), choice.Trial())
 	s.counts.Tried("")
+	if s.t.Hedge > 0 && s.mayHedge(req, &choice, waits) {
+		return s.hedged(req, body, port, choice, now, span)
+	}
 	resp, flt := s.try(req, body, port, choice, now, span, waits)
 	if flt == nil {
 		body.handOver()
@@ -107,9 +110,7 @@ func (c *call) again(flt *fault) (*http.Response, error) {
 
 // next records a failed try and picks who is tried next; the error says why nobody is.
 func (c *call) next(flt *fault) (choice roster.Choice, why error) {
-	c.tried.Add(flt.Failed, flt.cause == Refused || flt.trial, c.t.tries())
-	c.t.counts[flt.cause].Add(1)
-	c.span.fault(flt)
+	c.record(flt)
 	switch {
 	case flt.allows == nobody:
 		return choice, tries.ErrFinal
@@ -122,7 +123,6 @@ func (c *call) next(flt *fault) (choice roster.Choice, why error) {
 	case flt.costs && !flt.trial && !c.budget.Allow(time.Now()):
 		return choice, tries.ErrBudget
 	}
-	c.not.Add(flt.instance.Incarnation)
 	choice, err := c.take(c.req.Context(), &c.not)
 	if err != nil && flt.fresh && (eider.KindOf(err) == eider.NoInstance || errors.Is(err, breaker.ErrRejected)) {
 		// Nobody else is there, and it was a connection that failed, not the instance: it gets a new one.
@@ -133,6 +133,14 @@ func (c *call) next(flt *fault) (choice roster.Choice, why error) {
 		return choice, tries.ErrAlone
 	}
 	return choice, err // the caller has ended, or breakers reject: it says whose and until when
+}
+
+// record takes down a failed try; nobody is tried twice.
+func (c *call) record(flt *fault) {
+	c.tried.Add(flt.Failed, flt.cause == Refused || flt.trial, c.t.tries())
+	c.t.counts[flt.cause].Add(1)
+	c.span.fault(flt)
+	c.not.Add(flt.instance.Incarnation)
 }
 
 // end gives the caller what there is: an answer that no other instance could better, or an error that names every try.

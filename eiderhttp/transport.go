@@ -48,6 +48,18 @@ type Transport struct {
 	ViewTimeout    time.Duration // 0 means 10s; below 0 none. How long a request waits for the first view of its service
 	Tries          int           // 0 means 3; 1 means no retries. In all, per request; up to 16 refused dials don't count
 
+	// Hedge is how long a request's first try is waited for alone. 0 means for as long as it takes: no hedging. A request that
+	// may be sent again (Repeatable, with no body or with GetBody) and whose answer's header hasn't come after so long is sent
+	// to a second instance as well, at most once, if one is there that nothing speaks against; the first answer wins, whatever
+	// its status, and the other try is cancelled. It takes two Tries, and one of the retries that RetryRatio allows; long polls
+	// (Waits) and trials aren't hedged.
+	//
+	// It shortens the longest waits, for a price: instances do some work twice, and for nobody, most of it when they are slow
+	// already, so set it to what one request in twenty takes, not to what is usual; an HTTP/1 connection is lost with each try
+	// that is cancelled; every request that may be hedged costs a goroutine. And who loses shows nothing, so that the breaker of an
+	// instance that hangs opens by those requests alone that were not hedged.
+	Hedge time.Duration
+
 	// Slow is how long an instance may take before somebody else's opinion of its silence counts: the caller's deadline
 	// counts against it if it had at least Slow; a trial of a hung one is given three times as long; and an answer's
 	// header that takes ten times Slow, and 10s at least, is slow although nobody has given up (Breaker.SlowLimit says

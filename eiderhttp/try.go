@@ -97,20 +97,36 @@ var (
 	errTryTimeout    = errors.New("no answer within TryTimeout")
 	errHeaderTimeout = errors.New("no answer within HeaderTimeout")
 	errTryEnded      = errors.New("the answer has been read")
+	errLost          = errors.New("the other instance that it was sent to was the first to answer")
 )
 
 // try sends a request to the chosen instance.
 func (s *service) try(req *http.Request, body *body, port string, choice roster.Choice, now time.Time, span *span, waits bool) (*http.Response, *fault) {
+	y, flt := s.begin(req, body, port, choice, now, waits)
+	if flt != nil {
+		return nil, flt
+	}
+	return y.send(req, body, span)
+}
+
+// begin makes a request ready for the chosen instance.
+func (s *service) begin(req *http.Request, body *body, port string, choice roster.Choice, now time.Time, waits bool) (*try, *fault) {
 	in := choice.Companion().(*instance)
 	//lint:ignore SA1019 whoever still sets Cancel is heard
 	y := &try{Context: req.Context(), in: in, choice: choice, begun: now, hangUp: req.Cancel, waits: waits, brief: choice.Trial() && s.t.repeatable(req)}
 	in.inFlight.Add(1)
-	rt := in.transport()
+	in.transport()
 	logical := in.logical(port)
 	if logical == "" {
 		return nil, y.fail(y.noPort(port))
 	}
-	resp, err := rt.RoundTrip(y.request(req, body, logical))
+	y.request(req, body, logical)
+	return y, nil
+}
+
+// send sends what begin has made ready.
+func (y *try) send(req *http.Request, body *body, span *span) (*http.Response, *fault) {
+	resp, err := y.in.rt.RoundTrip(&y.sent)
 	y.stop()
 	if err != nil {
 		return nil, y.fail(y.judge(err, body))
@@ -118,8 +134,8 @@ func (s *service) try(req *http.Request, body *body, port string, choice roster.
 	return y.answered(req, resp, span)
 }
 
-// request returns the request as this instance gets it; the caller's own is left as it is.
-func (y *try) request(req *http.Request, body *body, logical string) *http.Request {
+// request makes the request as this instance gets it; the caller's own is left as it is.
+func (y *try) request(req *http.Request, body *body, logical string) {
 	t, ctx := y.in.t, context.Context(y)
 	y.url = *req.URL
 	y.url.Scheme = strings.ToLower(req.URL.Scheme)
@@ -128,7 +144,7 @@ func (y *try) request(req *http.Request, body *body, logical string) *http.Reque
 	y.trace.WroteRequest = y.wrote
 	mayHTTP2, surelyHTTP2 := t.mayHTTP2(y.url.Scheme)
 	y.http2 = surelyHTTP2 || mayHTTP2 && y.in.talksHTTP2.Load()
-	if t.TryTimeout > 0 || mayHTTP2 || y.url.Scheme == "https" && t.tlsDialer() != nil {
+	if t.TryTimeout > 0 || t.Hedge > 0 || mayHTTP2 || y.url.Scheme == "https" && t.tlsDialer() != nil {
 		ctx, y.cancel = context.WithCancelCause(ctx)
 	}
 	if t.TryTimeout > 0 {
@@ -165,7 +181,6 @@ func (y *try) request(req *http.Request, body *body, logical string) *http.Reque
 		// body, which is the same to the peer, it hands out the error instead.
 		out.Body, y.bodied = emptyBody{}, true
 	}
-	return out
 }
 
 // mayAttempt counts an attempt by net/http; false for one that would send again.

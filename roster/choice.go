@@ -185,6 +185,10 @@ type Excluded struct {
 	// written.
 	Waits bool
 
+	// Spare says that the request is out already and can do without this pick: it is made only of an instance that is UP and
+	// unsuspected, whose breaker is closed and whose bulkhead has room. It is never a trial, nor a last resort.
+	Spare bool
+
 	few  [8]uint64 // nonces
 	n    int
 	more []uint64

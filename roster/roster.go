@@ -65,6 +65,8 @@ type Config struct {
 	Slow time.Duration
 }
 
+var errNoSpare = &eider.Error{Op: "pick", Kind: eider.NoInstance, Err: errors.New("nobody can be spared for a second try")}
+
 // Companion lives beside one incarnation of one instance in one caller. Its methods are called one at
 // a time, Close last; the acknowledgements of the service wait for them.
 type Companion interface {
@@ -154,7 +156,7 @@ func (r *Roster) Take(ctx context.Context, not *Excluded) (Choice, error) {
 			}
 			continue
 		}
-		if a := r.asked.Load(); a != nil {
+		if a := r.asked.Load(); a != nil && (not == nil || !not.Spare) {
 			if c, ok := r.try(s, a, not); ok {
 				r.counts.Picked(true)
 				return c, nil
@@ -162,6 +164,9 @@ func (r *Roster) Take(ctx context.Context, not *Excluded) (Choice, error) {
 		}
 		e, p := s.choose(r, not)
 		if e == nil {
+			if not != nil && not.Spare {
+				return Choice{}, errNoSpare
+			}
 			r.counts.Nobody()
 			return Choice{}, s.nobody(not, r.now())
 		}

@@ -102,6 +102,9 @@ func (r *Roster) count() (alternatives, near int) {
 
 // choose picks an entry and takes what its guards ask for; nil if there is nobody for this request.
 func (s *snapshot) choose(r *Roster, not *Excluded) (*entry, pass) {
+	if not != nil && not.Spare {
+		return s.spare(r, r.now(), not)
+	}
 	first := &s.tier[open]
 	var now time.Duration
 	if _, warming := first.Warming(); warming {
@@ -157,6 +160,26 @@ func (s *snapshot) chooseFrom(r *Roster, now time.Duration, not *Excluded) (*ent
 			if p, ok := e.room(r, not, permit); ok {
 				return e, p
 			}
+		}
+	}
+	return nil, pass{}
+}
+
+// spare is choose for a pick that a request can do without.
+func (s *snapshot) spare(r *Roster, now time.Duration, not *Excluded) (*entry, pass) {
+	skip := func(e *entry) bool {
+		return not.has(e.m.nonce) || e.kept || e.in.Suspicion != 0 || !e.admits()
+	}
+	for range asks {
+		e, ok := s.tier[open].Pick(rand.Uint64(), now, skip)
+		if !ok {
+			break
+		}
+		switch p, ok := e.admit(r, not); {
+		case ok && p.permit.Trial(): // its breaker has opened, and the snapshot doesn't know yet
+			p.back()
+		case ok:
+			return e, p
 		}
 	}
 	return nil, pass{}
