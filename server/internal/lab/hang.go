@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -65,7 +66,7 @@ func playHang(ctx context.Context, o *Options, show *display) (*Hang, error) {
 		return nil, err
 	}
 	defer f.close()
-	r := &Hang{Setup: fmt.Sprintf("%d requests/s to a front with a pool of %d, one in %d needs nobody; the others call a dependency of 2 instances that takes %v and then hangs for %v",
+	r := &Hang{Setup: fmt.Sprintf("%d requests/s to a front with a pool of %d, one in %d needs nobody; the others call a dependency of 2 instances; it takes %v, and then hangs for %v",
 		int(time.Second/hangEvery)*innocentOf/(innocentOf-1), frontPool, innocentOf, hangWork, hangLasts)}
 	for _, way := range []string{wayErrors, waySlow, wayBulkhead} {
 		show.say(fmt.Sprintf("hang: guarded by %s …", guardedBy[way]))
@@ -77,9 +78,9 @@ func playHang(ctx context.Context, o *Options, show *display) (*Hang, error) {
 }
 
 var guardedBy = map[string]string{
-	wayErrors:   "a breaker that knows an error rate alone",
-	waySlow:     "a breaker that sees calls that hang",
-	wayBulkhead: "the first breaker, and a bulkhead",
+	wayErrors:   "an error rate alone",
+	waySlow:     "calls that are slow so far",
+	wayBulkhead: "an error rate, a bulkhead",
 }
 
 // play lets it hang once.
@@ -187,14 +188,14 @@ func (r *Hang) broken() (out []string) {
 }
 
 func (r *Hang) print(w io.Writer) {
-	fmt.Fprintf(w, "\nhang: a dependency answers nobody, and its callers wait\n  %s\n\n", r.Setup)
-	fmt.Fprintf(w, "  %-40s  %9s  %15s  %9s  %7s\n", "the calls guarded by", "pool full", "innocent failed", "of others", "back in")
+	fmt.Fprintf(w, "\nhang: a dependency answers nobody, and who calls it waits\n  %s\n\n", strings.ReplaceAll(r.Setup, "; ", ";\n  "))
+	fmt.Fprintf(w, "  %-27s  %9s  %15s  %9s  %7s\n", "guarded by", "pool full", "innocent failed", "of others", "back in")
 	for _, way := range []string{wayErrors, waySlow, wayBulkhead} {
 		full := "never"
 		if ms := *r.PoolFull.of(way); ms != nil {
 			full = duration(*ms)
 		}
 		innocent := fmt.Sprintf("%d of %d", *r.InnocentFailed.of(way), *r.Innocent.of(way))
-		fmt.Fprintf(w, "  %-39s %9s  %15s  %9d  %7s\n", guardedBy[way], full, innocent, *r.Failed.of(way), duration(*r.Back.of(way)))
+		fmt.Fprintf(w, "  %-27s  %9s  %15s  %9d  %7s\n", guardedBy[way], full, innocent, *r.Failed.of(way), duration(*r.Back.of(way)))
 	}
 }

@@ -236,7 +236,9 @@ func TestTablesFit80Columns(t *testing.T) {
 		S8: &S8{Ways: []Way{way}, Setup: setup}, Freeze: &Freeze{Requests: 123456, ToSuspect: 12345, Setup: setup},
 		Outage: &Outage{Requests: 123456, Reattached: 12345, Setup: setup, Blind: Blind{Answered: 12345, Requests: 12345, Failed: 12345}}, Wedge: &Wedge{Requests: 123456, ToSuspect: 12345, Setup: setup},
 		Mixed: &Mixed{Requests: 123456, Pause: 8000, Setup: setup, WaitedFor: []string{
-			"poller-0: fetches the list each 2s; capped after 3.001s", "unknown: says neither who it is nor that it has let go, so its pause of 8s is waited for"}}}
+			"poller-0: fetches the list each 2s; capped after 3.001s", "unknown: says neither who it is nor that it has let go, so its pause of 8s is waited for"}}, Hang: everFull()}
+	*r.Hang = Hang{PoolFull: r.Hang.PoolFull, Setup: "625 requests/s to a front", InnocentFailed: ByGuard[int]{1234, 1234, 1234}, Innocent: ByGuard[int]{12345, 12345, 12345},
+		Failed: ByGuard[int]{123456, 123456, 123456}, Back: ByGuard[float64]{12345, 12345, 12345}}
 	r.Rollout.Usual.Plain, r.Rollout.Usual.Sleep = way, way
 	for _, scene := range Scenes() {
 		var out strings.Builder
