@@ -141,7 +141,7 @@ func TestUnansweredRequestsHoldUpLettingGo(t *testing.T) {
 	w.Set("early", early)
 	w.Set("late", late)
 	var wg sync.WaitGroup
-	for _, url := range []string{"http://late/", "http://early/"} {
+	post := func(url string) {
 		wg.Go(func() {
 			if resp, err := w.hc.Post(url, "text/plain", strings.NewReader("x")); err == nil {
 				io.Copy(io.Discard, resp.Body)
@@ -150,9 +150,11 @@ func TestUnansweredRequestsHoldUpLettingGo(t *testing.T) {
 				t.Errorf("%s: %v", url, err)
 			}
 		})
+		<-arrived
 	}
-	<-arrived
-	<-arrived
+	post("http://late/")
+	<-time.After(300 * time.Millisecond) // so that its second is over first: the other one can only be earlier by its answer
+	post("http://early/")
 	w.Set("late", fake.Draining(late), fake.Up("late", "b", b.addr()))
 	w.Set("early", fake.Draining(early), fake.Up("early", "b", b.addr()))
 	letGo := func(h *fake.Heard, service string) bool {
