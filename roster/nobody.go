@@ -92,11 +92,12 @@ func (s *snapshot) reason(in *eider.Instance, not *Excluded) string {
 	return in.Status.String()
 }
 
-// rejections are what breakers and bulkheads say of those who could be picked but for them, in the order of the view.
+// rejections are what breakers and bulkheads say of those who could be picked but for them, by their names.
 type rejections []rejection
 
 // rejection is one guard's.
 type rejection struct {
+	name  string
 	err   error
 	retry time.Duration
 }
@@ -112,7 +113,7 @@ func (s *snapshot) rejections(not *Excluded) (all rejections) {
 				p, err := b.Allow()
 				p.Settle(breaker.Neutral)
 				if r, ok := err.(*breaker.Rejected); ok {
-					all = append(all, rejection{r, time.Until(r.Retry)})
+					all = append(all, rejection{r.Name, r, time.Until(r.Retry)})
 					continue
 				}
 			}
@@ -120,12 +121,12 @@ func (s *snapshot) rejections(not *Excluded) (all rejections) {
 				slot, err := b.Acquire(context.Background())
 				slot.Forget()
 				if f, ok := err.(*bulkhead.Full); ok {
-					all = append(all, rejection{f, f.Retry})
+					all = append(all, rejection{f.Name, f, f.Retry})
 				}
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b rejection) int { return strings.Compare(a.err.Error(), b.err.Error()) })
+	slices.SortFunc(all, func(a, b rejection) int { return strings.Compare(a.name, b.name) }) // not by their words: those cost more than all the rest
 	return all
 }
 
