@@ -18,6 +18,7 @@ func TestHouseSDKPageHasEveryField(t *testing.T) {
 	for _, c := range []struct{ title, file, name string }{
 		{"registry.Config", "registry/registry.go", "Config"}, {"drain.Config", "drain/config.go", "Config"},
 		{"eiderhttp.Transport", "eiderhttp/transport.go", "Transport"}, {"eidergrpc.Config", "eidergrpc/client.go", "Config"}, {"roster.Config", "roster/roster.go", "Config"},
+		{"eiderhttp.Guard", "eiderhttp/guard.go", "Guard"}, {"eidergrpc.Guard", "eidergrpc/guard.go", "Guard"},
 	} {
 		_, section, _ := strings.Cut(page, "\n## "+c.title+"\n")
 		section, _, _ = strings.Cut(section, "\n## ")
