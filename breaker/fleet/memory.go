@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"container/list"
 	"context"
 	"fmt"
 	"iter"
@@ -16,11 +17,14 @@ import (
 type Memory struct {
 	most int
 
-	mu   sync.Mutex
-	keys map[string]*kept
+	mu    sync.Mutex
+	keys  map[string]*kept
+	quiet *list.List // of all keys, longest untouched first
 }
 
 type kept struct {
+	key     string
+	place   *list.Element // in quiet
 	version uint64
 	record  []byte
 	written time.Time
@@ -37,7 +41,7 @@ type told struct {
 // NewMemory makes an empty store. Most is how many keys it keeps, 0 means 10,000: one more is refused while none can be
 // forgotten.
 func NewMemory(most int) *Memory {
-	return &Memory{most: orElse(most, 10_000), keys: map[string]*kept{}}
+	return &Memory{most: orElse(most, 10_000), keys: map[string]*kept{}, quiet: list.New()}
 }
 
 // Tell is [Store.Tell].
@@ -57,12 +61,12 @@ func (m *Memory) TellFrom(ctx context.Context, key, caller, from string, count [
 	if err != nil {
 		return Sight{}, err
 	}
+	m.touch(k, now)
 	k.tell(now, told{Count{Caller: caller, From: from, Count: slices.Clone(count)}, now})
 	return k.sight(now, all), nil
 }
 
 func (k *kept) tell(now time.Time, t told) {
-	k.touched = now
 	k.counts = slices.DeleteFunc(k.counts, func(t told) bool { return now.Sub(t.at) >= KeepCounts })
 	i, found := slices.BinarySearchFunc(k.counts, t.Caller, func(a told, name string) int { return strings.Compare(a.Caller, name) })
 	switch {
@@ -90,6 +94,7 @@ func (m *Memory) Swap(ctx context.Context, key string, version uint64, record []
 	if k.version != version {
 		return k.sight(now, false), false, nil
 	}
+	m.touch(k, now)
 	k.put(now, slices.Clone(record))
 	return k.sight(now, false), true, nil
 }
@@ -97,6 +102,10 @@ func (m *Memory) Swap(ctx context.Context, key string, version uint64, record []
 // Watch is [Store.Watch].
 func (m *Memory) Watch(ctx context.Context, key string) iter.Seq2[Sight, error] {
 	return func(yield func(Sight, error) bool) {
+		if err := fits(ctx, key, "", nil); err != nil {
+			yield(Sight{}, err)
+			return
+		}
 		for ctx.Err() == nil {
 			m.mu.Lock()
 			now := time.Now()
@@ -137,7 +146,8 @@ func (m *Memory) at(key string, now time.Time) (*kept, error) {
 		if len(m.keys) >= m.most && !m.makeRoom(now) {
 			return nil, fmt.Errorf("fleet breakers: this store keeps %d keys, and none has been quiet for %v: use fewer keys, one for each target, or raise the bound", m.most, Keep)
 		}
-		k = &kept{touched: now, changed: make(chan struct{})}
+		k = &kept{key: key, touched: now, changed: make(chan struct{})}
+		k.place = m.quiet.PushBack(k)
 		m.keys[key] = k
 	case k.version != 0 && now.Sub(k.touched) >= Keep:
 		k.forget()
@@ -145,19 +155,30 @@ func (m *Memory) at(key string, now time.Time) (*kept, error) {
 	return k, nil
 }
 
-// makeRoom forgets all that nobody has touched for Keep.
+func (m *Memory) touch(k *kept, now time.Time) {
+	k.touched = now
+	m.quiet.MoveToBack(k.place)
+}
+
+// makeRoom forgets the key that was longest quiet, if nobody has touched it for Keep. It looks at no other, however many
+// are kept: those who ask too much of a full store cost it nothing.
 func (m *Memory) makeRoom(now time.Time) bool {
-	for key, k := range m.keys {
-		if now.Sub(k.touched) >= Keep {
-			k.forget()
-			delete(m.keys, key)
-		}
+	front := m.quiet.Front()
+	if front == nil {
+		return false
 	}
-	return len(m.keys) < m.most
+	k := front.Value.(*kept)
+	if now.Sub(k.touched) < Keep {
+		return false
+	}
+	m.quiet.Remove(front)
+	delete(m.keys, k.key)
+	k.forget()
+	return true
 }
 
 func (k *kept) put(now time.Time, record []byte) {
-	k.version, k.record, k.written, k.touched = rand.Uint64()|1, record, now, now
+	k.version, k.record, k.written = rand.Uint64()|1, record, now
 	close(k.changed)
 	k.changed = make(chan struct{})
 }
