@@ -26,6 +26,10 @@ type Registry interface {
 }
 
 // Reader is what pages, the CLI and metrics ask. What it returns is the asker's own, or immutable.
+//
+// A read holds every change whose call had returned when it began, and is of no earlier state than a read that had
+// ended by then. The number in a cursor, and who is behind it, follow once the change is published, which nobody waits
+// for: of two reads the later may bear a higher number though nothing was called between them, never a lower one.
 type Reader interface {
 	Node() eider.Node
 	Services() []eider.Summary                          // ordered by name; what changes meanwhile is in some of them
