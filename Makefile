@@ -1,6 +1,6 @@
 # Two commands do everything: `make demo` and `make test`.
 SHELL   := /bin/bash
-MODULES := . server tools $(wildcard bench)
+MODULES := . server tools $(wildcard bench breaker/*store)
 BIN     := bin
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)"
