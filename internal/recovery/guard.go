@@ -1,0 +1,37 @@
+package recovery
+
+import (
+	"context"
+	"time"
+
+	"github.com/eiderhq/eider/breaker"
+)
+
+const (
+	OpenFor = time.Second     // of every breaker, the first time: a fifth of the default, so that nobody waits long for the scene
+	Ramp    = 2 * time.Second // after closing, where there is one
+)
+
+// Guard makes the breaker of one caller.
+type Guard func(caller int) (Breaker, error)
+
+// Breaker is what a call is made through.
+type Breaker interface {
+	Do(ctx context.Context, call func(context.Context) error) error
+	Close()
+}
+
+// own is a breaker that has nothing to close.
+type own struct{ *breaker.Breaker }
+
+func (own) Close() {}
+
+// Local is what everybody ships: each caller has its own, open for a fixed time; then one trial decides, and closed is closed.
+func Local(int) (Breaker, error) {
+	return own{breaker.New(breaker.Config{OpenFor: OpenFor, MaxOpen: OpenFor, Jitter: -1})}, nil
+}
+
+// Guarded is package breaker as it is meant: open times differ and grow, and who closes doesn't come back with everything.
+func Guarded(int) (Breaker, error) {
+	return own{breaker.New(breaker.Config{OpenFor: OpenFor, Ramp: Ramp})}, nil
+}
