@@ -130,6 +130,7 @@ func TestABrokenDependencyStaysDown(t *testing.T) {
 		all(t, inIt, ErrDown)
 		d.Break()
 		time.Sleep(Restarts)
+		synctest.Wait()
 		all(t, d.at(1), ErrDown)
 		if d.Mend(); d.Tally() != (Tally{}) {
 			t.Errorf("%+v of before", d.Tally())
