@@ -232,7 +232,7 @@ func (p *pair) look(now int64) {
 	p.m.touch(now)
 	c := p.m.counts(now)
 	want := Snapshot{State: p.m.state, Since: p.b.base.Add(time.Duration(p.m.began)), Total: c.total, Failures: c.failures(), Slow: c.slows(),
-		InFlight: p.m.overdue + uint64(len(p.m.trials)), Overdue: p.m.overdue, Opened: p.m.opened}
+		InFlight: p.m.overdue + uint64(len(p.m.trials)), Overdue: p.m.overdue, Outcomes: uint64(len(p.m.seen)), Opened: p.m.opened}
 	for _, n := range p.m.flying {
 		want.InFlight += n
 	}

@@ -1,0 +1,98 @@
+package fleet
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/eiderhq/eider/breaker"
+)
+
+// A store that fails, hangs or forgets, in each state: no call is rejected or held up for that, the caller says so, and joins again.
+func TestK20AStoreThatIsAwayRejectsNobody(t *testing.T) {
+	for _, ill := range []string{"fails", "hangs", "flushed"} {
+		for _, state := range []breaker.State{breaker.Closed, breaker.Open, breaker.HalfOpen, breaker.Ramping} {
+			t.Run(fmt.Sprintf("%s %v", ill, state), func(t *testing.T) { synctest.Test(t, func(t *testing.T) { awayIn(t, ill, state) }) })
+		}
+	}
+}
+
+func awayIn(t *testing.T, ill string, state breaker.State) {
+	store := &sick{Memory: NewMemory(0)}
+	var parted, joined atomic.Int64
+	all := callers(t, 4, Config{Store: store, OnEvent: func(ev Event) {
+		if ev.Parted != nil {
+			parted.Add(1)
+		}
+		if ev.Joined {
+			joined.Add(1)
+		}
+	}})
+	bring(t, all, state)
+	b := all[0]
+	joined.Store(0)
+	for _, b := range all {
+		b.Local().Reset() // else they say at once what they have seen, and open it again: rightly
+	}
+	switch ill {
+	case "fails":
+		store.fails.Store(true)
+		store.Flush() // wakes the watch
+	case "hangs":
+		store.hangs.Store(true)
+	case "flushed":
+		store.Flush()
+	}
+	notice := 2 * time.Second // a report, and its patience
+	if state == breaker.Closed {
+		notice = 6 * time.Second // a poll: there are no calls
+	}
+	pass(notice + time.Millisecond)
+	if ill != "flushed" && !b.Snapshot().Alone {
+		t.Fatalf("it still goes by a store that is away: %+v", b.Snapshot())
+	}
+	for range 100 {
+		began := time.Now()
+		if err := b.Do(t.Context(), good); err != nil || time.Since(began) > 0 {
+			t.Fatalf("%v after %v", err, time.Since(began))
+		}
+	}
+	if parted.Load() != 4 {
+		t.Errorf("%d of 4 callers said that they were on their own", parted.Load())
+	}
+	store.fails.Store(false)
+	store.hangs.Store(false)
+	pass(10*time.Second + 4*time.Second)
+	for i, b := range all {
+		if s := b.Snapshot(); s.Alone || s.Epoch != all[0].Snapshot().Epoch {
+			t.Errorf("caller %d hasn't joined again: %+v", i, s)
+		}
+	}
+	if joined.Load() != 4 {
+		t.Errorf("%d of 4 joins were told", joined.Load())
+	}
+}
+
+// bring has a fleet's breaker come to a state.
+func bring(t *testing.T, all []*Breaker, state breaker.State) {
+	t.Helper()
+	if state != breaker.Closed {
+		trip(t, all)
+	}
+	if state == breaker.HalfOpen || state == breaker.Ramping {
+		pass(5*time.Second + spread)
+		p, err := all[1].Allow(t.Context())
+		if err != nil || !p.Trial() {
+			t.Fatal(err)
+		}
+		if state == breaker.Ramping {
+			p.Settle(breaker.Success)
+		}
+	}
+	synctest.Wait()
+	if s := all[0].Snapshot(); s.State != state {
+		t.Fatalf("it is %v, want %v", s.State, state)
+	}
+}

@@ -1,0 +1,159 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/eiderhq/eider/breaker"
+)
+
+func TestK20NoCallTouchesTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &sick{Memory: NewMemory(0)}
+		all := callers(t, 3, Config{Store: store})
+		pass(100 * time.Millisecond) // nothing is being told
+		store.hangs.Store(true)
+		before := store.asked.Load()
+		for _, b := range all {
+			for range 1000 {
+				began := time.Now()
+				if err := b.Do(t.Context(), good); err != nil || time.Since(began) > 0 {
+					t.Fatalf("%v after %v", err, time.Since(began))
+				}
+			}
+		}
+		if n := store.asked.Load() - before; n != 0 {
+			t.Errorf("3,000 calls asked the store %d times", n)
+		}
+	})
+}
+
+func TestK20OpenAsksNobodyEither(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &sick{Memory: NewMemory(0)}
+		all := callers(t, 3, Config{Store: store})
+		trip(t, all)
+		pass(100 * time.Millisecond) // nothing is being told
+		before := store.asked.Load()
+		for _, b := range all {
+			for range 1000 {
+				if err := b.Do(t.Context(), good); !errors.Is(err, breaker.ErrRejected) {
+					t.Fatal(err)
+				}
+			}
+		}
+		if n := store.asked.Load() - before; n != 0 {
+			t.Errorf("3,000 rejected calls asked the store %d times", n)
+		}
+	})
+}
+
+func TestK20OneSickCallerStaysAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := callers(t, 5, Config{Store: NewMemory(0)})
+		for range 20 {
+			for i, b := range all {
+				call := good
+				if i == 0 {
+					call = bad
+				}
+				for range 10 {
+					_ = b.Do(t.Context(), call)
+				}
+			}
+			pass(100 * time.Millisecond)
+		}
+		for i, b := range all {
+			s := b.Snapshot()
+			if s.State != breaker.Closed {
+				t.Fatalf("caller %d: the fleet is %v", i, s.State)
+			}
+			if open := s.Local.State == breaker.Open; open != (i == 0) {
+				t.Errorf("caller %d's own breaker is %v", i, s.Local.State)
+			}
+		}
+	})
+}
+
+func TestForce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := NewMemory(0)
+		all := callers(t, 3, Config{Store: store})
+		steps := []struct {
+			to       breaker.State
+			rejected bool
+		}{{breaker.ForcedOpen, true}, {breaker.ForcedClosed, false}, {breaker.ForcedOpen, true}, {breaker.Closed, false}}
+		for _, step := range steps {
+			if _, err := Force(t.Context(), store, "orders", step.to); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			for i, b := range all {
+				if err := b.Do(t.Context(), good); errors.Is(err, breaker.ErrRejected) != step.rejected {
+					t.Errorf("%v: caller %d got %v", step.to, i, err)
+				}
+			}
+		}
+		if _, err := Force(t.Context(), store, "orders", breaker.HalfOpen); err == nil {
+			t.Error("it can be forced half-open")
+		}
+	})
+}
+
+// Who is closed with a permit in hand gives it back.
+func TestCloseGivesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := NewMemory(0)
+		all := callers(t, 3, Config{Store: store, Lease: time.Minute})
+		trip(t, all)
+		pass(5*time.Second + spread)
+		if _, err := all[0].Allow(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		all[0].Close()
+		all[0].Local().Reset()
+		synctest.Wait()
+		pass(spread)
+		if p, err := all[1].Allow(t.Context()); err != nil || !p.Trial() {
+			t.Fatal(err)
+		}
+		if err := all[0].Do(t.Context(), good); err != nil {
+			t.Errorf("closed, and a call of its own gets %v", err)
+		}
+	})
+}
+
+// What OnEvent is told is in order, and it may use the breaker.
+func TestEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var told []breaker.State
+		var all []*Breaker
+		all = callers(t, 3, Config{Store: NewMemory(0), Local: breaker.Config{OnEvent: func(breaker.Event) { panic("contained") }}, OnEvent: func(ev Event) {
+			mu.Lock()
+			told = append(told, ev.To)
+			mu.Unlock()
+			if len(all) > 0 {
+				_ = all[0].Snapshot()
+				_, _ = all[0].Allow(context.Background())
+			}
+		}})
+		trip(t, all[:3])
+		pass(5*time.Second + spread)
+		_ = all[0].Do(t.Context(), good)
+		pass(6 * time.Second)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		for _, want := range []breaker.State{breaker.Open, breaker.HalfOpen, breaker.Ramping, breaker.Closed} {
+			if !slices.Contains(told, want) {
+				t.Errorf("nobody was told of %v: %v", want, told)
+			}
+		}
+	})
+}

@@ -1,0 +1,152 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/eiderhq/eider/breaker"
+)
+
+// A trial that never comes back is a failure when its time is up; one whose caller is lost is abandoned with its lease.
+func TestATrialThatNeverReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &sick{Memory: NewMemory(0)}
+		all := callers(t, 3, Config{Store: store, Local: breaker.Config{SlowLimit: 2 * time.Second}})
+		trip(t, all)
+		pass(5*time.Second + spread)
+		p, err := all[0].Allow(t.Context())
+		if err != nil || !p.Trial() || !p.Live() {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		if err := all[1].Do(t.Context(), good); !errors.Is(err, breaker.ErrRejected) {
+			t.Fatalf("a second trial: %v", err)
+		}
+		pass(time.Second + time.Millisecond)
+		synctest.Wait()
+		if s := all[1].Snapshot(); s.State != breaker.Open || s.For != 10*time.Second {
+			t.Fatalf("a trial hangs, and it is %+v", s.Record)
+		}
+		p.Settle(breaker.Success) // comes too late to say anything
+		pass(time.Second)
+		if s := all[1].Snapshot(); s.State != breaker.Open {
+			t.Fatalf("it is %v", s.State)
+		}
+	})
+}
+
+func TestAProberThatIsPausedPastItsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := NewMemory(0)
+		own := &sick{Memory: store}
+		c := Config{Store: store, Lease: 3 * time.Second}
+		all := callers(t, 3, c)
+		trip(t, all)
+		c.Store, c.Key, c.Caller = own, "orders", "prober"
+		prober, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer prober.Close()
+		_ = prober.Do(t.Context(), good) // joins
+		pass(5*time.Second + spread)
+		paused, err := prober.Allow(t.Context())
+		if err != nil || !paused.Trial() {
+			t.Fatal(err)
+		}
+		own.hangs.Store(true) // nothing that it says is heard: as if it were stopped
+		pass(3*time.Second + spread)
+		if paused.Live() {
+			t.Error("its lease is over, and it would dial")
+		}
+		called := false
+		if err := all[1].Do(t.Context(), func(context.Context) error { called = true; return errDown }); !called || err != errDown {
+			t.Fatalf("the next caller wasn't let through: %v", err)
+		}
+		synctest.Wait()
+		own.hangs.Store(false)
+		paused.Settle(breaker.Success) // of a call that it had begun after all
+		pass(5 * time.Second)
+		if s := all[2].Snapshot(); s.State != breaker.Open || s.Abandoned != 1 {
+			t.Errorf("it is %+v", s.Record)
+		}
+		if s := prober.Snapshot(); s.Refused == 0 {
+			t.Error("its verdict was heard")
+		}
+	})
+}
+
+// The answer that a permit was granted is lost: its caller goes on alone, and gives it back when it joins again.
+func TestAGrantWhoseAnswerIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &sick{Memory: NewMemory(0)}
+		all := callers(t, 3, Config{Store: store, Lease: time.Minute})
+		trip(t, all)
+		pass(5*time.Second + spread)
+		store.deaf.Store(true)
+		all[0].Local().Reset()
+		if err := all[0].Do(t.Context(), good); err != nil {
+			t.Fatal(err)
+		}
+		store.deaf.Store(false)
+		pass(2 * time.Second)
+		if err := all[1].Do(t.Context(), good); err != nil {
+			t.Fatalf("nobody gets the permit that was lost: %v, %+v", err, all[1].Snapshot().Record)
+		}
+	})
+}
+
+// A call is given up while the store thinks about its permit: it is given back.
+func TestACallThatIsGivenUpWhileItAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &sick{Memory: NewMemory(0)}
+		all := callers(t, 3, Config{Store: slowly{store}, Lease: time.Minute})
+		trip(t, all)
+		pass(5*time.Second + spread)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := all[0].Allow(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		pass(time.Second)
+		if err := all[1].Do(t.Context(), good); err != nil {
+			t.Fatalf("nobody gets the permit: %v", err)
+		}
+	})
+}
+
+// slowly is a store that takes its time.
+type slowly struct{ *sick }
+
+func (s slowly) Swap(ctx context.Context, key string, version uint64, record []byte) (Sight, bool, error) {
+	pass(100 * time.Millisecond)
+	return s.sick.Swap(ctx, key, version, record)
+}
+
+// The store fails over to a replica that lacks the last writes: everybody notices, nobody is stuck.
+func TestAStoreThatGoesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := NewMemory(0)
+		all := callers(t, 3, Config{Store: store})
+		store.mu.Lock()
+		before := *store.keys["orders"]
+		store.mu.Unlock()
+		trip(t, all)
+		for _, b := range all {
+			b.Local().Reset()
+		}
+		store.mu.Lock()
+		k := store.keys["orders"]
+		k.version, k.record, k.counts = before.version, before.record, nil // and no watch is told
+		store.mu.Unlock()
+		pass(4 * time.Second)
+		for i, b := range all {
+			if s := b.Snapshot(); s.Alone || s.State != breaker.Closed || s.Parted != 1 {
+				t.Errorf("caller %d: %+v", i, s)
+			}
+		}
+	})
+}
