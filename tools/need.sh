@@ -5,6 +5,7 @@ missing=()
 command -v go >/dev/null || { echo "go isn't on the PATH: install Go 1.26 or newer (https://go.dev/dl), then try again" >&2; exit 1; }
 command -v gcc >/dev/null || missing+=(gcc libc6-dev) # the race detector links C
 command -v git >/dev/null || missing+=(git)
+command -v redis-server >/dev/null || missing+=(redis-server) # breaker/redisstore starts its own, on a free port
 [ ${#missing[@]} -eq 0 ] && exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
   apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}"
