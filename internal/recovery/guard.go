@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/eiderhq/eider/breaker"
+	"github.com/eiderhq/eider/breaker/fleet"
 )
 
 const (
@@ -34,4 +35,11 @@ func Local(int) (Breaker, error) {
 // Guarded is package breaker as it is meant: open times differ and grow, and who closes doesn't come back with everything.
 func Guarded(int) (Breaker, error) {
 	return own{breaker.New(breaker.Config{OpenFor: OpenFor, Ramp: Ramp})}, nil
+}
+
+// Fleet is one breaker for all of them, over the store that each is given; said hears what becomes of each, and may be nil.
+func Fleet(store func(caller int) fleet.Store, said func(fleet.Event)) Guard {
+	return func(i int) (Breaker, error) {
+		return fleet.New(fleet.Config{Store: store(i), Key: "recovery", OpenFor: OpenFor, Ramp: Ramp, OnEvent: said})
+	}
 }

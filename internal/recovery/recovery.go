@@ -19,7 +19,7 @@ const (
 	Every    = 250 * time.Millisecond // between two calls of a caller, give or take a tenth
 	Outage   = 3 * time.Second
 	AtOnce   = 5                      // calls that it bears at once before its first answer
-	Work     = 40 * time.Millisecond  // of a call
+	Work     = 20 * time.Millisecond  // of a call
 	ColdWork = 250 * time.Millisecond // of one that comes before its first answer
 	Chokes   = 300 * time.Millisecond // from too many at once until it dies
 	Restarts = 500 * time.Millisecond
