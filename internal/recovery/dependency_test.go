@@ -177,7 +177,7 @@ func TestAllIsBackWhenEveryCallGoesWell(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: back after %v, want %v", name, got, c.want)
 		}
-		if c.want != nil && !b.wait(t.Context(), time.Minute) {
+		if c.want != nil && !b.waitWell(t.Context(), time.Minute) {
 			t.Errorf("%s: still waited for", name)
 		}
 	}

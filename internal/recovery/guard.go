@@ -19,13 +19,15 @@ type Guard func(caller int) (Breaker, error)
 // Breaker is what a call is made through.
 type Breaker interface {
 	Do(ctx context.Context, call func(context.Context) error) error
+	Ready() bool // nothing is broken before all are
 	Close()
 }
 
-// own is a breaker that has nothing to close.
+// own is a breaker that needs nobody.
 type own struct{ *breaker.Breaker }
 
-func (own) Close() {}
+func (own) Ready() bool { return true }
+func (own) Close()      {}
 
 // Local is what everybody ships: each caller has its own, open for a fixed time; then one trial decides, and closed is closed.
 func Local(int) (Breaker, error) {
@@ -40,6 +42,12 @@ func Guarded(int) (Breaker, error) {
 // Fleet is one breaker for all of them, over the store that each is given; said hears what becomes of each, and may be nil.
 func Fleet(store func(caller int) fleet.Store, said func(fleet.Event)) Guard {
 	return func(i int) (Breaker, error) {
-		return fleet.New(fleet.Config{Store: store(i), Key: "recovery", OpenFor: OpenFor, Ramp: Ramp, OnEvent: said})
+		b, err := fleet.New(fleet.Config{Store: store(i), Key: "recovery", OpenFor: OpenFor, Ramp: Ramp, OnEvent: said})
+		return shared{b}, err
 	}
 }
+
+// shared is a caller's part of a fleet's.
+type shared struct{ *fleet.Breaker }
+
+func (s shared) Ready() bool { return !s.Snapshot().Alone }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -17,7 +18,6 @@ import (
 const (
 	Callers  = 50
 	Every    = 250 * time.Millisecond // between two calls of a caller, give or take a tenth
-	Outage   = 3 * time.Second
 	AtOnce   = 5                      // calls that it bears at once before its first answer
 	Work     = 20 * time.Millisecond  // of a call
 	ColdWork = 250 * time.Millisecond // of one that comes before its first answer
@@ -48,7 +48,7 @@ type Result struct {
 	Rejected int      `json:"rejected"`            // calls that a breaker kept away
 }
 
-// Play plays it: all is well, an outage, and what comes after it.
+// Play plays it: all is well, an outage until every caller's breaker is open, and what comes after it.
 func (s Scene) Play(ctx context.Context) (Result, error) {
 	d := NewDependency()
 	defer d.Close()
@@ -62,19 +62,18 @@ func (s Scene) Play(ctx context.Context) (Result, error) {
 		call = reached
 	}
 	b := newBook()
-	stop, err := s.start(ctx, b, call)
+	all, err := s.start(ctx, b, call)
 	if err != nil {
 		return Result{}, err
 	}
-	defer stop()
-	if !b.wait(ctx, patience) {
-		return Result{}, errors.Join(ctx.Err(), fmt.Errorf("within %v not all of %d callers had %d answers in a row, before anything was broken: %w", patience, Callers, InARow, b.why()))
+	defer all.stop()
+	if err := all.settle(ctx, b); err != nil {
+		return Result{}, err
 	}
+	b.turn()
 	d.Break()
-	select {
-	case <-ctx.Done():
-		return Result{}, ctx.Err()
-	case <-time.After(Outage):
+	if !b.waitApart(ctx, patience) {
+		return Result{}, errors.Join(ctx.Err(), fmt.Errorf("it has been down for %v, and not every caller's breaker is open: %w", patience, b.why()))
 	}
 	b.turn()
 	mended := d.Mend()
@@ -82,7 +81,7 @@ func (s Scene) Play(ctx context.Context) (Result, error) {
 	if watch == 0 {
 		watch = usualWatch
 	}
-	b.wait(ctx, watch)
+	b.waitWell(ctx, watch)
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
 	}
@@ -94,31 +93,58 @@ const (
 	usualWatch = 8 * time.Second
 )
 
-// start has every caller call until stop, which awaits them.
-func (s Scene) start(ctx context.Context, b *book, call func(context.Context) error) (stop func(), err error) {
+// callers are the fifty.
+type callers struct {
+	breakers []Breaker
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+}
+
+// start has all of them call, until stop.
+func (s Scene) start(ctx context.Context, b *book, call func(context.Context) error) (*callers, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	var breakers []Breaker
-	var wg sync.WaitGroup
-	stop = func() {
-		cancel()
-		wg.Wait()
-		for _, own := range breakers {
-			own.Close()
-		}
-	}
+	all := &callers{cancel: cancel}
 	for i := range Callers {
 		own, err := s.Guard(i)
 		if err != nil {
-			stop()
+			all.stop()
 			return nil, fmt.Errorf("the breaker of caller %d: %w", i, err)
 		}
-		breakers = append(breakers, own)
+		all.breakers = append(all.breakers, own)
 	}
-	for i, own := range breakers {
+	for i, own := range all.breakers {
 		c := caller{breaker: own, call: call, heard: func(begun time.Time, err error) { b.hear(i, begun, err) }, rnd: rand.New(rand.NewPCG(s.Seed, uint64(i)))}
-		wg.Go(func() { c.run(ctx) })
+		all.running.Go(func() { c.run(ctx) })
 	}
-	return stop, nil
+	return all, nil
+}
+
+func (all *callers) stop() {
+	all.cancel()
+	all.running.Wait()
+	for _, own := range all.breakers {
+		all.running.Go(own.Close)
+	}
+	all.running.Wait()
+}
+
+// settle waits until all of them are answered, and their breakers ready.
+func (all *callers) settle(ctx context.Context, b *book) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not ready within %v", patience))
+	defer cancel()
+	b.waitWell(ctx, 2*patience)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for slices.ContainsFunc(all.breakers, func(b Breaker) bool { return !b.Ready() }) && ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("before anything was broken: %d callers of one that is well: %w", Callers, errors.Join(context.Cause(ctx), b.why()))
+	}
+	return nil
 }
 
 // caller is one of the fifty. It makes one call at a time.

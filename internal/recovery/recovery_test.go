@@ -57,6 +57,13 @@ func TestOneBreakerForAllLetsItRecover(t *testing.T) {
 	}
 }
 
+// none lets everything through.
+type none struct{}
+
+func (none) Do(ctx context.Context, call func(context.Context) error) error { return call(ctx) }
+func (none) Ready() bool                                                    { return true }
+func (none) Close()                                                         {}
+
 func TestASceneThatCannotBePlayedSaysWhy(t *testing.T) {
 	bad := errors.New("no")
 	synctest.Test(t, func(t *testing.T) {
@@ -75,6 +82,9 @@ func TestASceneThatCannotBePlayedSaysWhy(t *testing.T) {
 		}
 		if _, err := (Scene{Guard: Local, Reach: broken}).Play(t.Context()); !errors.Is(err, bad) && !errors.Is(err, breaker.ErrRejected) {
 			t.Errorf("a dependency that never answers: %v", err)
+		}
+		if _, err := (Scene{Guard: func(int) (Breaker, error) { return none{}, nil }}).Play(t.Context()); !errors.Is(err, ErrDown) {
+			t.Errorf("callers without a breaker: %v", err)
 		}
 		if ended != 1 {
 			t.Errorf("the network was ended %d times", ended)
