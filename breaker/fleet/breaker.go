@@ -142,7 +142,7 @@ func (b *Breaker) together(ctx context.Context, v *view) (Permit, error) {
 	return Permit{local: p}, err
 }
 
-// Live tells whether the call may still be made: the lease of a trial may have ended while its caller was kept from it. Ask
+// Live tells whether the call may still be made: the time of a trial, or its lease, may have ended while its caller was kept from it. Ask
 // just before you dial.
 func (p Permit) Live() bool { return p.trial == nil || p.trial.live() }
 

@@ -20,7 +20,8 @@ type trial struct {
 	over  atomic.Bool
 }
 
-func (t *trial) live() bool { return t.b.now() < t.until }
+// live ends with the trial's time, before its lease: then it has failed, and another may try.
+func (t *trial) live() bool { return !t.over.Load() && t.b.now() < t.until }
 
 // settle is heard once: a call's own word, or that of who has waited long enough for it.
 func (t *trial) settle(o breaker.Outcome) {

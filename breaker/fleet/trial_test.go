@@ -30,6 +30,9 @@ func TestATrialThatNeverReturns(t *testing.T) {
 		if s := all[1].Snapshot(); s.State != breaker.Open || s.For != 10*time.Second {
 			t.Fatalf("a trial hangs, and it is %+v", s.Record)
 		}
+		if p.Live() {
+			t.Error("its time is up, so that another may try, and it may still be made")
+		}
 		p.Settle(breaker.Success) // comes too late to say anything
 		pass(time.Second)
 		if s := all[1].Snapshot(); s.State != breaker.Open {
