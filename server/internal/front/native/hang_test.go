@@ -2,7 +2,6 @@ package native
 
 import (
 	"errors"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,7 +74,7 @@ func TestR12WatchersEndWithTheirStreams(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, r *rig) {
 		r.watching("10.0.0.9")
 		synctest.Wait()
-		before := runtime.NumGoroutine()
+		before := inside()
 		const many = 50
 		for range many {
 			cc := r.dial("10.0.0.2")
@@ -89,7 +88,7 @@ func TestR12WatchersEndWithTheirStreams(t *testing.T) {
 			r.fake.stream(i + 1).over(t)
 		}
 		synctest.Wait()
-		if after := runtime.NumGoroutine(); after > before {
+		if after := inside(); after > before {
 			t.Fatalf("%d goroutines before, %d after %d watchers came and went", before, after, many)
 		}
 		if st := r.srv.Stats(); st.Streams != 1 || st.Connections != 1 {

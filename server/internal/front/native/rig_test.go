@@ -1,11 +1,14 @@
 package native
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,6 +63,22 @@ func inBubble(t *testing.T, cfg Config, test func(*testing.T, *rig)) {
 		}()
 		test(t, r)
 	})
+}
+
+// inside counts the goroutines of the bubble that it is called in. runtime.NumGoroutine would also count who has
+// ended for the bubble and is yet to be put away, and the other tests'.
+func inside() int {
+	stacks := make([]byte, 1<<20)
+	n := runtime.Stack(stacks, true)
+	for ; n == len(stacks); n = runtime.Stack(stacks, true) {
+		stacks = make([]byte, 2*n)
+	}
+	head, _, _ := bytes.Cut(stacks[:n], []byte("]:"))
+	_, own, found := bytes.Cut(head, []byte(", synctest bubble "))
+	if !found {
+		panic("there is no bubble here")
+	}
+	return bytes.Count(stacks[:n], fmt.Appendf(nil, ", synctest bubble %s]:\n", own))
 }
 
 func (r *rig) stop() {
