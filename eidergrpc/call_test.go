@@ -279,7 +279,7 @@ func TestUnprocessedStreamsAreTriedElsewhereWhateverTheMethod(t *testing.T) {
 
 func TestRefusedStreamsCostBudget(t *testing.T) {
 	w := newWorld(t)
-	refusing := newFrames(t, func(f *frames) { f.refuse() })
+	refusing := newRefusing(t)
 	addr, _ := serve(t, &parrot{name: "b"})
 	w.Set("orders", fake.Up("orders", "a", refusing), fake.Spare("orders", "b", addr))
 	_, err := say(t, w.client(Config{RetryRatio: -1}, "orders"))

@@ -57,6 +57,12 @@ func newFramesAt(t testing.TB, do, message func(*frames)) (addr string) {
 	return l.Addr().String()
 }
 
+// newRefusing starts one that refuses streams once their message is there. Of a stream that a write finds ended gRPC
+// doesn't say that it was refused, and repeats it as it does one that a GOAWAY ended, which costs nothing.
+func newRefusing(t testing.TB) (addr string) {
+	return newFramesAt(t, func(*frames) {}, (*frames).refuse)
+}
+
 func (f *frames) refuse() { f.framer.WriteRSTStream(f.stream, http2.ErrCodeRefusedStream) }
 
 // goAway says that the stream wasn't processed.

@@ -24,7 +24,7 @@ func TestTriesAreCountedWithTheirReasons(t *testing.T) {
 	for cause, start := range map[Cause]func(*testing.T) string{
 		Refused:       func(t *testing.T) string { return fake.DeadPort(t) },
 		Cut:           func(t *testing.T) string { return newFrames(t, func(f *frames) { f.conn.Close() }) },
-		RefusedStream: func(t *testing.T) string { return newFrames(t, func(f *frames) { f.refuse() }) },
+		RefusedStream: func(t *testing.T) string { return newRefusing(t) },
 	} {
 		t.Run(cause.String(), func(t *testing.T) {
 			w := newWorld(t)
