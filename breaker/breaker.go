@@ -226,8 +226,11 @@ type Snapshot struct {
 
 	Total, Failures, Slow uint64 // outcomes in the window
 	InFlight, Overdue     uint64 // calls under way, and how many of them are past the slow limit; 0 without one
-	Outcomes              uint64 // in this state, those included that the window has forgotten
 	Opened                uint64 // times it has opened
+
+	// In this state, those included that the window has forgotten. The last two begin anew after four billion.
+	Outcomes       uint64
+	Failed, Slowed uint32
 }
 
 // Snapshot returns what it is now.
@@ -239,7 +242,7 @@ func (b *Breaker) Snapshot() Snapshot {
 	e := b.era.Load()
 	s := Snapshot{
 		Name: b.set.name, State: State(e.state.Load()), Since: b.base.Add(time.Duration(e.began)),
-		Outcomes: e.total(), Opened: uint64(b.opened), Overdue: uint64(e.overdue),
+		Outcomes: e.total(), Failed: e.failed, Slowed: e.slowed, Opened: uint64(b.opened), Overdue: uint64(e.overdue),
 	}
 	if r := e.rejected.Load(); r != nil && s.State != Closed && s.State != Ramping {
 		s.Rule, s.Count, s.Of = r.Rule, r.Count, r.Of

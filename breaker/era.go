@@ -32,6 +32,8 @@ type era struct {
 	half     *halfOpen
 	lastFail uint64 // the total after the newest failure
 	run      uint32 // failures in a row
+	failed   uint32 // outcomes of the era that were
+	slowed   uint32
 }
 
 // total is how many outcomes there have been.
@@ -120,6 +122,7 @@ func (e *era) addOverdue(n uint64) uint64 {
 		return before
 	}
 	e.overdue += uint32(n)
+	e.slowed += uint32(n)
 	if e.lastFail == before {
 		e.lastFail += n
 	}
@@ -170,7 +173,11 @@ func (e *era) add(o Outcome, m mark, place uint64, now int64) {
 	if m != 0 {
 		place = e.window().mark(total, place, m)
 		if m&failed != 0 {
+			e.failed++
 			e.failure(place)
+		}
+		if m&slow != 0 {
+			e.slowed++
 		}
 	}
 	e.judgeWith(o, total, now)
@@ -197,6 +204,7 @@ func (e *era) failOverdue(o Outcome, now int64) {
 	}
 	total := e.total()
 	if e.window().fail(total) {
+		e.failed++
 		if e.lastFail == total {
 			e.run++
 		} else {

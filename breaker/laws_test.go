@@ -236,6 +236,14 @@ func (p *pair) look(now int64) {
 	for _, n := range p.m.flying {
 		want.InFlight += n
 	}
+	for _, o := range p.m.seen {
+		if o.failed {
+			want.Failed++
+		}
+		if o.slow {
+			want.Slowed++
+		}
+	}
 	if p.m.state == Open || p.m.state == HalfOpen || p.m.state == ForcedOpen {
 		want.Rule, want.Count, want.Of = p.m.why.Rule, p.m.why.Count, p.m.why.Of
 	}

@@ -47,7 +47,7 @@ func awayIn(t *testing.T, ill string, state breaker.State) {
 	}
 	notice := 2 * time.Second // a report, and its patience
 	if state == breaker.Closed {
-		notice = 6 * time.Second // a poll: there are no calls
+		notice = 7 * time.Second // a poll, looked for each second: there are no calls
 	}
 	pass(notice + time.Millisecond)
 	if ill != "flushed" && !b.Snapshot().Alone {

@@ -20,9 +20,11 @@ type Breaker struct {
 	local *breaker.Breaker
 	view  atomic.Pointer[view] // what the fleet says; nil while this caller is on its own
 
+	kept atomic.Pointer[trial] // the permit that came too late for who had asked: the next call's
+	shy  atomic.Bool           // the store didn't answer who asked last
+
 	wake    chan struct{} // of one: there is something to tell now
 	turned  chan struct{} // of one: the view has turned, and what is next with it
-	heard   uint64        // outcomes that have been told of, in the state that the local breaker was in
 	once    sync.Once
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -30,14 +32,14 @@ type Breaker struct {
 
 	mu       sync.Mutex
 	closed   bool
-	trial    *trial    // that this caller makes, and hasn't settled
+	trial    *trial    // that a call of this caller is, and hasn't settled
+	samples  []sample  // of what the local breaker has counted
 	verdicts []verdict // to be told
 	lost     uint64    // token of a permit that was asked for, and no answer came
 	stats    stats
 
-	resetting atomic.Bool // the lock is held while the local breaker is reset
-	post      post[Event]
-	own       post[breaker.Event] // for Local.OnEvent
+	post post[Event]
+	own  post[breaker.Event] // for Local.OnEvent
 }
 
 // stats are what a [Snapshot] tells besides.
@@ -66,8 +68,8 @@ func New(c Config) (*Breaker, error) {
 	return b, nil
 }
 
-// Close gives back what this caller holds of the store, waits no longer for that than Wait, and ends what the breaker does in the
-// background. Calls go on, each on the caller's own breaker.
+// Close ends what the breaker does in the background, and tells the store so, for no longer than Wait. Calls go on, each on the
+// caller's own breaker; a trial that is under way holds its permit until the lease ends. An OnEvent that is under way isn't waited for.
 func (b *Breaker) Close() {
 	b.once.Do(func() {})
 	b.mu.Lock()
@@ -125,10 +127,18 @@ func (b *Breaker) Allow(ctx context.Context) (Permit, error) {
 func (b *Breaker) together(ctx context.Context, v *view) (Permit, error) {
 	switch v.State {
 	case breaker.Open, breaker.HalfOpen:
-		if b.now() < v.next || !v.asking.CompareAndSwap(false, true) {
+		if t := b.kept.Load(); t != nil && b.kept.CompareAndSwap(t, nil) && t.live() {
+			return b.begin(t), nil
+		}
+		if b.now() < v.next {
 			return Permit{}, v.rejected
 		}
-		return b.ask(ctx, v)
+		if v.asking.CompareAndSwap(false, true) {
+			return b.ask(ctx, v)
+		}
+		if !b.shy.Load() { // else it isn't the fleet's word that they all wait for
+			return Permit{}, v.rejected
+		}
 	case breaker.ForcedOpen:
 		return Permit{}, v.rejected
 	case breaker.ForcedClosed:

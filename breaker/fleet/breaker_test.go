@@ -50,6 +50,9 @@ func TestK20OpenAsksNobodyEither(t *testing.T) {
 		if n := store.asked.Load() - before; n != 0 {
 			t.Errorf("3,000 rejected calls asked the store %d times", n)
 		}
+		if n := all[0].Snapshot().Asked; n != 0 {
+			t.Errorf("%d rejected calls thought of asking", n)
+		}
 	})
 }
 
@@ -105,22 +108,32 @@ func TestForce(t *testing.T) {
 	})
 }
 
-// Who is closed with a permit in hand gives it back.
+// Who is closed gives back a permit that no call has begun with; a trial that is under way holds it, for its call is under way too.
 func TestCloseGivesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := NewMemory(0)
-		all := callers(t, 3, Config{Store: store, Lease: time.Minute})
+		store := &sick{Memory: NewMemory(0)}
+		all := callers(t, 3, Config{Store: slowly{store, 100 * time.Millisecond}, Lease: time.Minute})
 		trip(t, all)
 		pass(5*time.Second + spread)
-		if _, err := all[0].Allow(t.Context()); err != nil {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := all[0].Allow(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
+		}
+		pass(time.Second)
+		if s := all[1].Snapshot(); s.Holder != "caller-0" {
+			t.Fatalf("%+v", s.Record)
 		}
 		all[0].Close()
 		all[0].Local().Reset()
-		synctest.Wait()
 		pass(spread)
 		if p, err := all[1].Allow(t.Context()); err != nil || !p.Trial() {
 			t.Fatal(err)
+		}
+		all[1].Close()
+		pass(30 * time.Second)
+		if p, err := all[2].Allow(t.Context()); err == nil {
+			t.Fatalf("a second trial: %+v", p)
 		}
 		if err := all[0].Do(t.Context(), good); err != nil {
 			t.Errorf("closed, and a call of its own gets %v", err)

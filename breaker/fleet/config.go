@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"time"
+	"unicode/utf8"
 
 	"github.com/eiderhq/eider/breaker"
 )
@@ -19,15 +20,15 @@ type Config struct {
 	Caller string // who this is, unlike any other; "" draws a name
 
 	// Local is the caller's own breaker. It decides while the fleet's is closed, so that a caller that is sick itself stops
-	// alone, and while the store is away. What it tells the others is what its rates are taken over: by default each caller's
-	// last 20 calls, so that a busy one weighs no more than a quiet one; with Within, all calls of that time.
+	// alone, and while the store is away. The others are told of all its calls; while it is open, of as many as opened it, as if
+	// all of them had been bad.
 	Local breaker.Config
 
 	Quorum      int           // callers that must see it; 0 means 3. A fleet of fewer callers never opens
 	FailureRate float64       // the share of failures that opens: of all callers' calls, and of a caller's own for it to see it; 0 means 0.5; below 0: this rule is off
 	SlowRate    float64       // the same of slow calls, and of those that hang; 0 means 0.5; below 0: this rule is off
 	Least       int           // calls of all callers together that a rate needs; 0 means 20
-	Window      time.Duration // what was told longer ago doesn't count, nor who has had no call for so long; 0 means 10s, at most 30s
+	Window      time.Duration // calls that ended longer ago don't count; 0 means 10s, at most 30s
 	OpenFor     time.Duration // how long it is open; 0 means 5s. It doubles each time that a trial fails or the target relapses
 	MaxOpen     time.Duration // what it doubles to; 0 means 60s, at most 30m
 	Successes   int           // trials, one after the other, that must go well before it closes; 0 means 1
@@ -36,7 +37,7 @@ type Config struct {
 
 	Report time.Duration // how often a caller tells what it has counted, while there are calls; 0 means 1s. That its own breaker has opened is told at once
 	Poll   time.Duration // how often it asks while there are none; 0 means 5s
-	Wait   time.Duration // how long the call that asks for the permit waits for the store; four times as long: what is told beside calls; 0 means 250ms
+	Wait   time.Duration // how long the call that asks for the permit waits for the store, before its caller's own breaker decides. A store that takes four times as long is away; 0 means 250ms
 	Retry  time.Duration // how soon a store that failed is tried again: half of it to all of it, doubling up to ten times; 0 means 1s
 
 	OnEvent func(Event) // every change, in order, one at a time, outside locks; a panic in it is contained
@@ -50,6 +51,9 @@ type settings struct {
 	report, poll, wait, retry             time.Duration
 	slow, trial                           time.Duration // a trial that took longer than slow (0: any time) was no success; by trial it has failed
 }
+
+// patience is how long the store may take.
+func (s *settings) patience() time.Duration { return 4 * s.wait }
 
 const (
 	longestOpen = Keep / 2 // of open times, leases and ramps: a store keeps what is touched each Keep
@@ -67,6 +71,9 @@ func (c *Config) settings() settings {
 	}
 	s.maxOpen = max(s.maxOpen, s.openFor)
 	s.poll = max(s.poll, s.report)
+	if c.SlowRate < 0 || c.Local.SlowRate < 0 {
+		s.slow = 0
+	}
 	s.trial = s.lease - s.lease/4 // early enough for the verdict to be heard
 	for _, sooner := range []time.Duration{s.slow, c.Local.TrialTimeout} {
 		if sooner > 0 {
@@ -90,6 +97,12 @@ func (c Config) Validate() error {
 	}
 	if len(c.Caller) > longestName {
 		bad("Caller", fmt.Sprintf("of %d bytes", len(c.Caller)), fmt.Sprintf("want at most %d", longestName))
+	}
+	if !utf8.ValidString(c.Key) || !utf8.ValidString(c.Caller) {
+		bad("Key or Caller", fmt.Sprintf("%q, %q", c.Key, c.Caller), "want UTF-8")
+	}
+	if lease, wait := orElse(c.Lease, 10*time.Second), orElse(c.Wait, 250*time.Millisecond); lease > 0 && lease < 8*wait {
+		bad("Lease", lease, fmt.Sprintf("want at least eight times Wait, %v: the store may take half of it to grant the permit", 8*wait))
 	}
 	for _, n := range []struct {
 		field       string

@@ -38,7 +38,7 @@ func (b *Breaker) note(old, v *view) {
 	b.post.add(ev)
 }
 
-// deliver tells the callbacks what has happened. No lock is held.
+// deliver has the callbacks told of what has happened, beside whatever is going on: they may use the breaker, be slow, and close it.
 func (b *Breaker) deliver() {
 	b.post.deliver(func(ev Event, missed int) {
 		if b.c.OnEvent != nil {
@@ -54,16 +54,13 @@ func (b *Breaker) deliver() {
 	})
 }
 
-// ofLocal takes what the caller's own breaker tells, perhaps while this one's lock is held, for it is reset then: who holds it
-// delivers once it is free.
+// ofLocal takes what the caller's own breaker tells.
 func (b *Breaker) ofLocal(ev breaker.Event) {
 	b.own.add(ev)
 	if ev.To == breaker.Open {
 		b.poke()
 	}
-	if !b.resetting.Load() {
-		b.deliver()
-	}
+	b.deliver()
 }
 
 // post is what a callback hasn't been told yet.
@@ -87,15 +84,19 @@ func (p *post[E]) add(ev E) {
 	p.news = append(p.news, ev)
 }
 
-// deliver tells what has happened, in order, unless somebody is at it already: who delivers goes on until there is nothing
-// left, and the callback may call whatever it likes. Its panic is its own.
+// deliver tells what has happened, in order, from a goroutine that ends when there is nothing left.
 func (p *post[E]) deliver(tell func(ev E, missed int)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.telling {
-		return
+	if !p.telling && len(p.news) > 0 {
+		p.telling = true
+		go p.empty(tell)
 	}
-	p.telling = true
+}
+
+func (p *post[E]) empty(tell func(ev E, missed int)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	defer func() { p.telling = false }()
 	for len(p.news) > 0 {
 		ev, missed := p.news[0], p.missed
@@ -103,7 +104,7 @@ func (p *post[E]) deliver(tell func(ev E, missed int)) {
 		func() {
 			p.mu.Unlock()
 			defer p.mu.Lock()
-			defer func() { _ = recover() }()
+			defer func() { _ = recover() }() // its panic is its own
 			tell(ev, missed)
 		}()
 	}

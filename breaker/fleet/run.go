@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -70,6 +71,10 @@ func (b *Breaker) join(l *link) error {
 	ctx, cancel := b.patience(l.ctx)
 	defer cancel()
 	s, err := b.c.Store.Tell(ctx, b.c.Key, b.c.Caller, nil, false)
+	if err == nil && b.shy.Load() { // who couldn't change it wants to see that it can: this changes nothing
+		s, _, err = b.c.Store.Swap(ctx, b.c.Key, math.MaxUint64, nil)
+		b.shy.Store(err != nil)
+	}
 	if err == nil && s.Version == 0 {
 		s, _, err = b.c.Store.Swap(ctx, b.c.Key, 0, Record{Epoch: rand.Uint64() | 1}.Bytes())
 	}
@@ -81,13 +86,13 @@ func (b *Breaker) join(l *link) error {
 
 // patience is for what is told beside calls: nobody waits for it.
 func (b *Breaker) patience(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, 4*b.set.wait, errSlow)
+	return context.WithTimeoutCause(ctx, b.set.patience(), errSlow)
 }
 
 // telling tells what there is to tell, at once if something is urgent.
 func (b *Breaker) telling(l *link) {
-	told, early := b.now(), rand.Float64()/4
-	for l.ctx.Err() == nil {
+	looked, told, early := b.now(), b.now(), rand.Float64()/4
+	for {
 		urgent := false
 		select {
 		case <-l.ctx.Done():
@@ -95,31 +100,35 @@ func (b *Breaker) telling(l *link) {
 		case <-b.wake:
 			urgent = true
 		case <-b.turned:
-		case <-time.After(b.rest(told, early)):
+		case <-time.After(b.rest(looked, early)):
 		}
 		b.mature()
 		b.timeUp()
-		if !urgent && b.rest(told, early) > 0 {
+		if !urgent && b.rest(looked, early) > 0 {
 			continue
 		}
-		if err := b.tell(l); err != nil {
+		looked, early = b.now(), rand.Float64()/4
+		v := b.view.Load()
+		if v == nil {
+			return // a call that asked has parted
+		}
+		c := b.count(v)
+		if !urgent && v.own && c.Calls == 0 && looked-told < int64(b.set.poll) {
+			continue // nothing is to be told or heard soon
+		}
+		if err := b.tell(l, v, c); err != nil {
 			b.part(l, err)
 			return
 		}
-		told, early = b.now(), rand.Float64()/4
+		told = looked
 	}
 }
 
-// rest is how long there is nothing to do: until it is time to tell again, up to a quarter early, a ramp ends, or the trial has had
+// rest is how long there is nothing to do: until it is time to look again, up to a quarter early, a ramp ends, or the trial has had
 // its time.
-func (b *Breaker) rest(told int64, early float64) time.Duration {
-	every := b.set.report
-	v := b.view.Load()
-	if v != nil && v.own && !b.calls() {
-		every = b.set.poll
-	}
-	next := told + int64(float64(every)*(1-early))
-	if v != nil && v.State == breaker.Ramping {
+func (b *Breaker) rest(looked int64, early float64) time.Duration {
+	next := looked + int64(float64(b.set.report)*(1-early))
+	if v := b.view.Load(); v != nil && v.State == breaker.Ramping {
 		next = min(next, v.end)
 	}
 	b.mu.Lock()
@@ -140,26 +149,13 @@ func (b *Breaker) timeUp() {
 	}
 }
 
-// calls tells whether there are any to be told of.
-func (b *Breaker) calls() bool { return b.fresh(b.local.Snapshot()) }
-
-// fresh tells whether anything has happened since it was last told: what a caller saw an hour ago is no evidence.
-func (b *Breaker) fresh(s breaker.Snapshot) bool {
-	return s.Outcomes != b.heard || s.InFlight > 0 || s.State == breaker.Open || s.State == breaker.HalfOpen
-}
-
 // tell hands verdicts and counts to the store, takes what it says, and opens the fleet's breaker if that is what they amount to.
-func (b *Breaker) tell(l *link) error {
+func (b *Breaker) tell(l *link, v *view, c counted) error {
 	ctx, cancel := b.patience(l.ctx)
 	defer cancel()
 	if err := b.settle(ctx, l); err != nil {
 		return b.slow(ctx, err)
 	}
-	v := b.view.Load()
-	if v == nil {
-		return errClosed
-	}
-	c := b.count(v)
 	failing, slow := c.sees(&b.set)
 	var count []byte
 	if c.Calls > 0 {
@@ -179,36 +175,17 @@ func (b *Breaker) tell(l *link) error {
 	if err := b.take(l, s); err != nil {
 		return err
 	}
-	next, opens := r.At(s.Age).judged(&b.set, s.Age, s.Counts)
-	if !opens {
+	next, turns := r.judged(&b.set, s.Age, s.Counts)
+	if !turns && r.State == breaker.Ramping && s.Age >= r.For {
+		next, turns = r.next(breaker.Closed, 0), true // so that nobody who comes later takes the ramp for a new one
+	}
+	if !turns {
 		return nil
 	}
 	if s, _, err = b.c.Store.Swap(ctx, b.c.Key, s.Version, next.Bytes()); err != nil {
 		return b.slow(ctx, err)
 	}
 	return b.take(l, s)
-}
-
-// count is what this caller has seen: its own breaker's window and the calls that hang, or what opened it.
-func (b *Breaker) count(v *view) counted {
-	c := counted{Epoch: v.Epoch, Generation: v.Generation}
-	if !v.lets() {
-		return c
-	}
-	s := b.local.Snapshot()
-	if !b.fresh(s) {
-		return c
-	}
-	b.heard = s.Outcomes
-	c.Calls, c.Failures, c.Bad = s.Total+s.Overdue, s.Failures, s.Slow+s.Overdue
-	if s.State != breaker.Open && s.State != breaker.HalfOpen {
-		return c
-	}
-	c.Open, c.Calls, c.Failures, c.Bad = true, max(s.Of, s.Count), s.Count, 0
-	if s.Rule == breaker.RuleSlowRate || s.Rule == breaker.RuleHanging {
-		c.Failures, c.Bad = 0, s.Count
-	}
-	return c
 }
 
 // settle hands the verdicts over. One that comes too late isn't heard.
@@ -261,8 +238,8 @@ func (b *Breaker) settleOne(ctx context.Context, l *link, d verdict) (bool, erro
 	return swapped, nil
 }
 
-// leave hands over what is left to tell, gives back what is held, and takes this caller's counts away. What isn't heard grows
-// old by itself.
+// leave hands over what is left to tell, gives back a permit that no call has begun with, and takes this caller's counts away.
+// What isn't heard grows old by itself.
 func (b *Breaker) leave() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.ctx), b.set.wait)
 	defer cancel()
@@ -270,10 +247,7 @@ func (b *Breaker) leave() {
 	if v == nil {
 		return
 	}
-	b.mu.Lock()
-	t := b.trial
-	b.mu.Unlock()
-	if t != nil {
+	if t := b.kept.Swap(nil); t != nil {
 		t.settle(breaker.Neutral)
 	}
 	b.mu.Lock()

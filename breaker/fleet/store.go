@@ -9,7 +9,8 @@ import (
 )
 
 // Store keeps, for each key, one small record, and beside it what each caller has counted. It knows nothing of breakers:
-// what a record says is reckoned here, by one machine, wherever it is kept. Its methods may be called from any goroutine.
+// what a record says is reckoned here, by one machine, wherever it is kept. Its methods may be called from any goroutine, and
+// return when their context ends.
 //
 // No clock of a caller's goes in and none of the store's comes out: a store says how old things are, so that callers whose
 // clocks are an hour apart agree.

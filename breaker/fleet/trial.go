@@ -23,6 +23,16 @@ type trial struct {
 // live ends with the trial's time, before its lease: then it has failed, and another may try.
 func (t *trial) live() bool { return !t.over.Load() && t.b.now() < t.until }
 
+// begin hands the permit to a call.
+func (b *Breaker) begin(t *trial) Permit {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t.began = b.now()
+	b.trial = t
+	signal(b.turned) // it is waited for
+	return Permit{trial: t}
+}
+
 // settle is heard once: a call's own word, or that of who has waited long enough for it.
 func (t *trial) settle(o breaker.Outcome) {
 	if !t.over.CompareAndSwap(false, true) {
@@ -65,51 +75,60 @@ func (b *Breaker) verdict(v verdict) {
 	b.poke()
 }
 
-// ask takes the permit for a call in hand, if nobody else is faster. The store is asked beside the call, which may be given up
-// meanwhile: then the permit is given back.
+// ask takes the permit for a call in hand, if nobody else is faster. The store is asked beside the call: what comes too late for
+// this one is the next one's.
 func (b *Breaker) ask(ctx context.Context, v *view) (Permit, error) {
+	answer, gone := make(chan *trial), make(chan struct{})
 	b.mu.Lock()
 	if b.closed {
 		b.mu.Unlock()
 		return Permit{}, v.rejected
 	}
 	b.stats.asked++
-	answer, gone := make(chan *trial), make(chan struct{})
 	b.running.Go(func() {
 		t := b.acquire(v)
 		select {
 		case answer <- t:
 		case <-gone:
 			if t != nil {
-				t.settle(breaker.Neutral)
+				b.kept.Store(t)
 			}
 		}
 	})
 	b.mu.Unlock()
+	enough := time.NewTimer(b.set.wait)
+	defer enough.Stop()
 	select {
 	case t := <-answer:
 		if t != nil {
-			return Permit{trial: t}, nil
+			return b.begin(t), nil
 		}
 	case <-ctx.Done():
 		close(gone)
 		return Permit{}, ctx.Err()
+	case <-enough.C:
+		close(gone)
+		return b.alone()
 	}
 	// Somebody else was faster, or the store is away: it is as if the call came now, but that it asks no more.
 	switch v := b.view.Load(); {
-	case v == nil || v.own:
-		p, err := b.local.Allow()
-		return Permit{local: p}, err
-	case v.State == breaker.Ramping || v.State == breaker.ForcedClosed:
-		return b.together(ctx, v)
+	case v == nil || v.lets():
+		return b.alone()
+	case v.State == breaker.ForcedClosed:
+		return Permit{}, nil
 	default:
 		return Permit{}, v.rejected
 	}
 }
 
-// acquire asks the store for the permit, once; nil if somebody else has it, or if the store didn't answer: then this caller parts.
+func (b *Breaker) alone() (Permit, error) {
+	p, err := b.local.Allow()
+	return Permit{local: p}, err
+}
+
+// acquire asks the store for the permit, once; nil if somebody else has it, or if the store doesn't answer: then this caller parts.
 func (b *Breaker) acquire(v *view) *trial {
-	ctx, cancel := context.WithTimeoutCause(v.link.ctx, b.set.wait, errSlow)
+	ctx, cancel := b.patience(v.link.ctx)
 	defer cancel()
 	token, asked := rand.Uint64()|1, b.now()
 	next, ok := v.granted(&b.set, v.age(asked), b.c.Caller, token)
@@ -118,6 +137,7 @@ func (b *Breaker) acquire(v *view) *trial {
 		return nil
 	}
 	s, swapped, err := b.c.Store.Swap(ctx, b.c.Key, v.version, next.Bytes())
+	b.shy.Store(err != nil)
 	if err != nil {
 		b.mu.Lock()
 		b.lost = token // perhaps it was granted: whoever sees it gives it back
@@ -125,17 +145,15 @@ func (b *Breaker) acquire(v *view) *trial {
 		b.part(v.link, b.slow(ctx, err))
 		return nil
 	}
+	if r, err := Read(s); err == nil && r == next {
+		swapped = true // a client that asks again when an answer is lost is told that somebody was faster: itself
+	}
+	var t *trial
 	if swapped {
-		t := &trial{b: b, fence: next.fence(), began: b.now(), until: asked + int64(b.set.lease)}
+		t = &trial{b: b, fence: next.fence(), until: asked + int64(b.set.lease)}
 		b.mu.Lock()
 		b.stats.won++
-		b.trial = t
 		b.mu.Unlock()
-		signal(b.turned) // it is waited for
-		if err := b.take(v.link, s); err != nil {
-			b.part(v.link, err)
-		}
-		return t
 	}
 	if err := b.take(v.link, s); err != nil {
 		b.part(v.link, err)
@@ -143,7 +161,7 @@ func (b *Breaker) acquire(v *view) *trial {
 	if b.view.Load() == v {
 		v.asking.Store(false)
 	}
-	return nil
+	return t
 }
 
 var errSlow = errors.New("the store hasn't answered in time")

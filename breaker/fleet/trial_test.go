@@ -102,30 +102,41 @@ func TestAGrantWhoseAnswerIsLost(t *testing.T) {
 	})
 }
 
-// A call is given up while the store thinks about its permit: it is given back.
-func TestACallThatIsGivenUpWhileItAsks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &sick{Memory: NewMemory(0)}
-		all := callers(t, 3, Config{Store: slowly{store}, Lease: time.Minute})
-		trip(t, all)
-		pass(5*time.Second + spread)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		defer cancel()
-		if _, err := all[0].Allow(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatal(err)
-		}
-		pass(time.Second)
-		if err := all[1].Do(t.Context(), good); err != nil {
-			t.Fatalf("nobody gets the permit: %v", err)
-		}
-	})
+// A call is given up while the store thinks about its permit, and another takes longer than a call waits: the permit is the next call's.
+func TestAPermitThatComesTooLateIsTheNextCalls(t *testing.T) {
+	for _, takes := range []time.Duration{100 * time.Millisecond, 400 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &sick{Memory: NewMemory(0)}
+			all := callers(t, 3, Config{Store: slowly{store, takes}, Lease: time.Minute})
+			trip(t, all)
+			pass(5*time.Second + spread)
+			all[0].Local().Reset()
+			ctx, cancel := context.WithTimeout(t.Context(), takes-time.Millisecond)
+			defer cancel()
+			began := time.Now()
+			p, err := all[0].Allow(ctx)
+			if took := time.Since(began); takes > 250*time.Millisecond && (err != nil || p.Trial() || took != 250*time.Millisecond) || takes < 250*time.Millisecond && !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("%v: %v after %v", takes, err, took)
+			}
+			pass(takes)
+			if s := all[0].Snapshot(); s.Alone {
+				t.Errorf("%v: a store that isn't away is taken to be: %v", takes, s.Why)
+			}
+			if p, err := all[0].Allow(t.Context()); err != nil || !p.Trial() || !p.Live() {
+				t.Fatalf("%v: nobody gets the permit: %v", takes, err)
+			}
+		})
+	}
 }
 
 // slowly is a store that takes its time.
-type slowly struct{ *sick }
+type slowly struct {
+	*sick
+	takes time.Duration
+}
 
 func (s slowly) Swap(ctx context.Context, key string, version uint64, record []byte) (Sight, bool, error) {
-	pass(100 * time.Millisecond)
+	pass(s.takes)
 	return s.sick.Swap(ctx, key, version, record)
 }
 

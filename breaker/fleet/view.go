@@ -13,6 +13,7 @@ import (
 // view is a record as this caller goes by it, in its own time.
 type view struct {
 	Record
+	raw     Record // as it is in the store
 	link    *link
 	version uint64
 	at      int64 // the record is this old since; never earlier than it was written
@@ -47,7 +48,10 @@ const spread = 50 * time.Millisecond
 
 func (b *Breaker) viewOf(l *link, s Sight, r Record) *view {
 	now := b.now()
-	v := &view{Record: r.At(s.Age), link: l, version: s.Version, at: now - int64(s.Age)}
+	v := &view{Record: r, raw: r, link: l, version: s.Version, at: now - int64(s.Age)}
+	if v.State == breaker.Ramping {
+		v.Record = r.At(s.Age)
+	}
 	rejected := &breaker.Rejected{Name: b.c.Key + " of the fleet", State: v.State, Rule: v.Rule, Count: v.Count, Of: v.Of}
 	switch v.State {
 	case breaker.Open, breaker.HalfOpen:
@@ -93,16 +97,19 @@ func (b *Breaker) take(l *link, s Sight) error {
 	old := b.view.Load()
 	switch {
 	case old == nil:
-	case old.version == s.Version, old.Epoch == r.Epoch && old.Generation > r.Generation:
+	case old.version == s.Version && old.raw == r:
+		if old.lets() || b.now()-int64(s.Age) > old.at-int64(spread/10) {
+			return nil
+		} // it is known better how old it is: the first sight of it was late on its way
+	case old.Epoch == r.Epoch && old.Generation > r.Generation:
 		return nil
 	case old.Epoch != r.Epoch:
 		return errForgotten // and somebody else has begun anew
 	}
 	v := b.viewOf(l, s, r)
 	if old != nil && !old.lets() && v.lets() {
-		b.resetting.Store(true)
 		b.local.Reset() // one trial has answered for all: nobody needs to try for himself. Before anyone goes by the view
-		b.resetting.Store(false)
+		b.samples = nil
 	}
 	b.view.Store(v)
 	if v.Token != 0 && v.Token == b.lost { // it was granted after all, and there is no call for it any more
@@ -125,7 +132,7 @@ func (b *Breaker) mature() {
 	if old == nil || old.State != breaker.Ramping || b.now() < old.end {
 		return
 	}
-	v := &view{Record: old.Record, link: old.link, version: old.version, at: old.at, own: true}
+	v := &view{Record: old.Record, raw: old.raw, link: old.link, version: old.version, at: old.at, own: true}
 	v.State, v.For = breaker.Closed, 0
 	b.view.Store(v)
 	b.note(old, v)
@@ -141,14 +148,19 @@ func (b *Breaker) part(l *link, err error) {
 	switch {
 	case b.closed, err == errClosed:
 		return
-	case old == nil:
-		b.stats.why = err // it never joined
+	case old == nil && b.stats.why != nil:
+		b.stats.why = err // it is still so
 		return
+	case old == nil:
 	case old.link != l:
 		return
 	}
-	b.view.Store(nil)
-	b.stats.parted++
-	b.stats.since, b.stats.why = time.Now(), err
-	b.post.add(Event{Key: b.c.Key, Parted: fmt.Errorf("fleet breaker %s: on its own: %w", b.c.Key, err), From: old.State, At: b.stats.since})
+	ev := Event{Key: b.c.Key, Parted: fmt.Errorf("fleet breaker %s: on its own: %w", b.c.Key, err), At: time.Now()}
+	if old != nil {
+		b.view.Store(nil)
+		b.stats.parted++
+		ev.From = old.State
+	}
+	b.stats.since, b.stats.why = ev.At, err
+	b.post.add(ev)
 }
