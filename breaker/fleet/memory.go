@@ -20,6 +20,7 @@ type Memory struct {
 	mu    sync.Mutex
 	keys  map[string]*kept
 	quiet *list.List // of all keys, longest untouched first
+	bells bells
 }
 
 type kept struct {
@@ -31,6 +32,7 @@ type kept struct {
 	touched time.Time
 	counts  []told        // by caller, in order
 	changed chan struct{} // closed with the next version
+	bells   bells
 }
 
 type told struct {
@@ -41,7 +43,7 @@ type told struct {
 // NewMemory makes an empty store. Most is how many keys it keeps, 0 means 10,000: one more is refused while none can be
 // forgotten.
 func NewMemory(most int) *Memory {
-	return &Memory{most: orElse(most, 10_000), keys: map[string]*kept{}, quiet: list.New()}
+	return &Memory{most: orElse(most, 10_000), keys: map[string]*kept{}, quiet: list.New(), bells: bells{}}
 }
 
 // Tell is [Store.Tell].
@@ -146,7 +148,7 @@ func (m *Memory) at(key string, now time.Time) (*kept, error) {
 		if len(m.keys) >= m.most && !m.makeRoom(now) {
 			return nil, fmt.Errorf("fleet breakers: this store keeps %d keys, and none has been quiet for %v: use fewer keys, one for each target, or raise the bound", m.most, Keep)
 		}
-		k = &kept{key: key, touched: now, changed: make(chan struct{})}
+		k = &kept{key: key, touched: now, changed: make(chan struct{}), bells: m.bells}
 		k.place = m.quiet.PushBack(k)
 		m.keys[key] = k
 	case k.version != 0 && now.Sub(k.touched) >= Keep:
@@ -179,14 +181,19 @@ func (m *Memory) makeRoom(now time.Time) bool {
 
 func (k *kept) put(now time.Time, record []byte) {
 	k.version, k.record, k.written = rand.Uint64()|1, record, now
-	close(k.changed)
-	k.changed = make(chan struct{})
+	k.turn()
 }
 
 func (k *kept) forget() {
 	k.version, k.record, k.counts = 0, nil, nil
+	k.turn()
+}
+
+// turn tells who watches.
+func (k *kept) turn() {
 	close(k.changed)
 	k.changed = make(chan struct{})
+	k.bells.ring(k.key)
 }
 
 func (k *kept) sight(now time.Time, all bool) Sight {
