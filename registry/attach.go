@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/eiderhq/eider"
 	pb "github.com/eiderhq/eider/api/eider/v1"
 	"github.com/eiderhq/eider/internal/wire"
@@ -96,8 +98,8 @@ func (a *attacher) bell() <-chan struct{} { return a.rung }
 
 func (a *attacher) later() <-chan time.Time { return nil }
 
-func (a *attacher) open(ctx context.Context, c pb.RegistryClient) (talk[pb.AttachRequest, pb.AttachReply], error) {
-	return c.Attach(ctx)
+func (a *attacher) open(ctx context.Context, cc grpc.ClientConnInterface) (talk[pb.AttachRequest, pb.AttachReply], error) {
+	return pb.NewRegistryClient(cc).Attach(ctx)
 }
 
 func (a *attacher) hello() *pb.AttachRequest {

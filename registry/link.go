@@ -46,6 +46,7 @@ type links struct {
 type link struct {
 	cc      *grpc.ClientConn
 	addr    string
+	made    time.Time
 	uses    int                     // guarded by links.mu
 	within  time.Duration           // so long a dial may take
 	greet   time.Duration           // so long the node's Welcome may, with the dial; and its answers, see session
@@ -148,7 +149,7 @@ func (l *links) open(addr string, vain int) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.cc = cc
+	k.cc, k.made = cc, time.Now()
 	return k, nil
 }
 

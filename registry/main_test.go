@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -39,6 +40,9 @@ type fake struct {
 	away  error // what dials meet; nil: they work
 	local net.Addr
 	hung  atomic.Bool // streams aren't ended when the client ends its half
+	mute  string      // an address that takes connections and says nothing on them
+
+	besides func(*grpc.Server) // what else it serves; nil: nothing
 }
 
 // call is one stream, as the node sees it.
@@ -67,6 +71,9 @@ func newFake(t *testing.T) *fake {
 func (f *fake) start() {
 	lis, srv := bufconn.Listen(64<<10), grpc.NewServer()
 	pb.RegisterRegistryServer(srv, f)
+	if f.besides != nil {
+		f.besides(srv)
+	}
 	f.mu.Lock()
 	f.lis, f.srv, f.away = lis, srv, nil
 	f.mu.Unlock()
@@ -84,7 +91,7 @@ func (f *fake) kill(err error) {
 func (f *fake) dial(ctx context.Context, addr string) (net.Conn, error) {
 	f.mu.Lock()
 	f.dials, f.at = append(f.dials, addr), append(f.at, time.Now())
-	lis, away, local, spinning := f.lis, f.away, f.local, len(f.dials) > 10_000
+	lis, away, local, spinning, mute := f.lis, f.away, f.local, len(f.dials) > 10_000, addr == f.mute
 	f.mu.Unlock()
 	if spinning { // let time pass, so that a test can end and say so
 		<-ctx.Done()
@@ -92,11 +99,23 @@ func (f *fake) dial(ctx context.Context, addr string) (net.Conn, error) {
 	if away != nil {
 		return nil, away
 	}
+	if mute {
+		conn, other := net.Pipe()
+		go io.Copy(io.Discard, other) // ends with the connection
+		return conn, nil
+	}
 	conn, err := lis.DialContext(ctx)
 	if err == nil && local != nil {
 		conn = conned{conn, local}
 	}
 	return conn, err
+}
+
+// silence has an address take connections and say nothing on them.
+func (f *fake) silence(addr string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mute = addr
 }
 
 // conned is a connection that says it comes from somewhere.

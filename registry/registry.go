@@ -88,6 +88,7 @@ type Registry struct {
 	attach  *attacher
 	follow  *watcher // as a caller
 	observe *watcher // as an observer
+	fleet   *Fleet
 }
 
 // Open returns a handle. It does no I/O: the first Register, Watch or Follow connects.
@@ -111,6 +112,7 @@ func Open(cfg Config) *Registry {
 	r.attach = newAttacher(r)
 	r.follow = newWatcher(r, false)
 	r.observe = newWatcher(r, true)
+	r.fleet = newFleet(r)
 	r.unmeter = r.meter.State(r.tell)
 	return r
 }

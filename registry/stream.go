@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -21,7 +22,7 @@ import (
 // side is what the streams Attach and Watch differ in. due, ping, parting and moving are called by a stream's
 // writer, the rest by its reader; lost comes after both have ended.
 type side[Req, Reply any] interface {
-	open(context.Context, pb.RegistryClient) (talk[Req, Reply], error)
+	open(context.Context, grpc.ClientConnInterface) (talk[Req, Reply], error)
 	hello() *Req
 	welcome(*Reply) *pb.Welcome
 	opened(*pb.Welcome, *link)
@@ -163,7 +164,7 @@ func (s *session[Req, Reply]) once() (lived time.Duration, err error) {
 	if s.gone != nil {
 		err = s.gone
 	}
-	err = s.explain(err)
+	err = s.link.explain(err)
 	s.reg.links.give(s.link, s.broken(err), hung)
 	return lived, err
 }
@@ -171,6 +172,9 @@ func (s *session[Req, Reply]) once() (lived time.Duration, err error) {
 // broken tells whether the link is to be given up: it doesn't stand, or its node can't serve. With only
 // one address to go to, a node that refuses by any other word is asked again over the link that stands.
 func (s *session[Req, Reply]) broken(err error) bool {
+	if errors.Is(err, errOlder) {
+		return false // it serves the others
+	}
 	switch {
 	case errors.Is(err, errMoved) || errors.Is(err, errClosed):
 		return false
@@ -185,7 +189,7 @@ func (s *session[Req, Reply]) broken(err error) bool {
 func (s *session[Req, Reply]) speak() (lived time.Duration, err error) {
 	early := context.AfterFunc(s.reg.closing, func() { s.cut(errClosed) }) // nothing to say goodbye to yet
 	defer early()
-	if s.stream, err = s.side.open(s.ctx, pb.NewRegistryClient(s.link.cc)); err != nil {
+	if s.stream, err = s.side.open(s.ctx, s.link.cc); err != nil {
 		return 0, err
 	}
 	defer s.cut(nil) // gRPC keeps a stream that nobody reads until its context ends
@@ -336,11 +340,11 @@ func (s *session[Req, Reply]) depart(last *Req, why error) {
 }
 
 // explain makes an error that says who, what and why.
-func (s *session[Req, Reply]) explain(err error) error {
+func (k *link) explain(err error) error {
 	if err == nil || errors.Is(err, errMoved) || errors.Is(err, errClosed) {
 		return err
 	}
-	op := "registry " + s.link.addr
+	op := "registry " + k.addr
 	if e, ok := errors.AsType[*ended](err); ok {
 		kind := eider.KindOf(e.err)
 		if e.err == nil {
@@ -348,13 +352,16 @@ func (s *session[Req, Reply]) explain(err error) error {
 		}
 		return &eider.Error{Op: op, Kind: kind, Err: e, RetryAfter: wire.ToDuration(e.after)}
 	}
-	if fault := s.link.fault.Load(); fault != nil {
+	if fault := k.fault.Load(); fault != nil {
 		return &eider.Error{Op: op, Kind: eider.Unavailable, Err: *fault}
 	}
 	if errors.Is(err, io.EOF) {
 		return &eider.Error{Op: op, Kind: eider.Unavailable, Err: errors.New("it ended the stream without a word")}
 	}
 	if st, ok := status.FromError(err); ok {
+		if e := beside(st); e != nil {
+			return &eider.Error{Op: op, Kind: e.Kind, Err: e.Err, RetryAfter: e.RetryAfter}
+		}
 		return &eider.Error{Op: op, Kind: kindOf(st.Code()), Err: inWords(st.Message())}
 	}
 	return &eider.Error{Op: op, Kind: eider.Unavailable, Err: err}

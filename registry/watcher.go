@@ -143,8 +143,8 @@ func (w *watcher) bell() <-chan struct{} { return w.rung }
 
 func (w *watcher) later() <-chan time.Time { return w.late.C }
 
-func (w *watcher) open(ctx context.Context, c pb.RegistryClient) (talk[pb.WatchRequest, incoming], error) {
-	stream, err := c.Watch(ctx, grpc.ForceCodecV2(viewCodec{}))
+func (w *watcher) open(ctx context.Context, cc grpc.ClientConnInterface) (talk[pb.WatchRequest, incoming], error) {
+	stream, err := pb.NewRegistryClient(cc).Watch(ctx, grpc.ForceCodecV2(viewCodec{}))
 	if err != nil {
 		return nil, err
 	}

@@ -9,70 +9,85 @@ import (
 	"github.com/eiderhq/eider/breaker/fleet"
 )
 
+// rings is a memory, and one bell.
+type rings struct {
+	*fleet.Memory
+	t    *testing.T
+	bell chan struct{}
+}
+
+func (r rings) rung() bool {
+	select {
+	case <-r.bell:
+		return true
+	default:
+		return false
+	}
+}
+
+func (r rings) put(key string, version uint64) uint64 {
+	r.t.Helper()
+	s, ok, err := r.Swap(r.t.Context(), key, version, []byte("open"))
+	if !ok || err != nil {
+		r.t.Fatal(ok, err)
+	}
+	return s.Version
+}
+
 // A bell rings with each version of each of its keys, waits for nobody, and no more once it is stopped.
 func TestBellsRing(t *testing.T) {
+	m := rings{fleet.NewMemory(0), t, make(chan struct{}, 1)}
+	orders, again, tills := m.Ring("orders", m.bell), m.Ring("orders", m.bell), m.Ring("tills", m.bell)
+	defer tills()
+	if m.rung() || len(m.Keys()) != 0 || m.Bells("orders") != 1 {
+		t.Errorf("before anything: keys %q, %d bells", m.Keys(), m.Bells("orders"))
+	}
+	version := m.put("orders", m.put("orders", 0)) // nobody hears the first
+	if !m.rung() || m.rung() {
+		t.Error("two versions at once ring once")
+	}
+	m.put("tills", 0)
+	if !m.rung() {
+		t.Error("another key of the same bell is silent")
+	}
+	orders()
+	orders()
+	version = m.put("orders", version)
+	if !m.rung() || m.Bells("orders") != 1 {
+		t.Error("stopped, a bell that was rung twice for a key is silent")
+	}
+	again()
+	m.put("orders", version)
+	if m.rung() || m.Bells("orders") != 0 {
+		t.Error("a bell rings that was stopped")
+	}
+	if got := m.Keys(); !slices.Equal(got, []string{"orders", "tills"}) {
+		t.Errorf("keys %q", got)
+	}
+}
+
+func TestBellsRingForWhatIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := fleet.NewMemory(2)
-		bell := make(chan struct{}, 1)
-		rung := func() bool {
-			select {
-			case <-bell:
-				return true
-			default:
-				return false
-			}
-		}
-		put := func(key string, version uint64) uint64 {
-			t.Helper()
-			s, ok, err := m.Swap(t.Context(), key, version, []byte("open"))
-			if !ok || err != nil {
-				t.Fatal(ok, err)
-			}
-			return s.Version
-		}
-		orders, again, tills := m.Ring("orders", bell), m.Ring("orders", bell), m.Ring("tills", bell)
-		if rung() || len(m.Keys()) != 0 || m.Bells("orders") != 1 {
-			t.Errorf("before anything: keys %q, %d bells", m.Keys(), m.Bells("orders"))
-		}
-		version := put("orders", put("orders", 0)) // nobody hears the first
-		if !rung() || rung() {
-			t.Error("two versions at once ring once")
-		}
-		put("tills", 0)
-		if !rung() {
-			t.Error("another key of the same bell is silent")
-		}
-		orders()
-		orders()
-		version = put("orders", version)
-		if !rung() || m.Bells("orders") != 1 {
-			t.Error("stopped, a bell that was rung twice for a key is silent")
-		}
-		again()
-		put("orders", version)
-		if rung() || m.Bells("orders") != 0 {
-			t.Error("a bell rings that was stopped")
-		}
+		m := rings{fleet.NewMemory(1), t, make(chan struct{}, 1)}
+		stop := m.Ring("orders", m.bell)
+		m.put("orders", 0)
+		m.rung()
 		m.Flush()
-		if !rung() || m.Look("tills", true).Version != 0 {
+		if !m.rung() || m.Look("orders", true).Version != 0 {
 			t.Error("a flush is silent")
 		}
-		put("tills", 0)
-		rung()
-		if got := m.Keys(); !slices.Equal(got, []string{"orders", "tills"}) {
-			t.Errorf("keys %q", got)
-		}
+		m.put("orders", 0)
+		m.rung()
 		time.Sleep(fleet.Keep)
-		if s := m.Look("tills", false); s.Version != 0 {
+		if s := m.Look("orders", false); s.Version != 0 {
 			t.Errorf("after Keep: %+v", s)
 		}
-		put("new", 0)
-		put("newer", 0)
-		if !rung() {
+		m.put("tills", 0)
+		if !m.rung() {
 			t.Error("a key that made room is lost in silence")
 		}
-		tills()
-		if m.Bells("tills") != 0 {
+		stop()
+		if m.Bells("orders") != 0 {
 			t.Error("a bell is left")
 		}
 	})

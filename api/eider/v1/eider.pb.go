@@ -5,7 +5,7 @@
 // source: eider/v1/eider.proto
 
 // Package eider.v1 is the native protocol: one stream per process for its instances (Attach), one for
-// the services that it calls (Watch).
+// the services that it calls (Watch), and one for the breakers that it shares with others (Follow).
 
 package eiderv1
 
@@ -3234,6 +3234,666 @@ func (x *Problem) GetError() *Error {
 	return nil
 }
 
+type TellRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Caller        string                 `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
+	Count         []byte                 `protobuf:"bytes,3,opt,name=count,proto3" json:"count,omitempty"` // empty takes away what was told
+	All           bool                   `protobuf:"varint,4,opt,name=all,proto3" json:"all,omitempty"`    // asks for what all callers have told
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TellRequest) Reset() {
+	*x = TellRequest{}
+	mi := &file_eider_v1_eider_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TellRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TellRequest) ProtoMessage() {}
+
+func (x *TellRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_eider_v1_eider_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TellRequest.ProtoReflect.Descriptor instead.
+func (*TellRequest) Descriptor() ([]byte, []int) {
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *TellRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *TellRequest) GetCaller() string {
+	if x != nil {
+		return x.Caller
+	}
+	return ""
+}
+
+func (x *TellRequest) GetCount() []byte {
+	if x != nil {
+		return x.Count
+	}
+	return nil
+}
+
+func (x *TellRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+type SwapRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Version       uint64                 `protobuf:"fixed64,2,opt,name=version,proto3" json:"version,omitempty"` // 0: there is none
+	Record        []byte                 `protobuf:"bytes,3,opt,name=record,proto3" json:"record,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SwapRequest) Reset() {
+	*x = SwapRequest{}
+	mi := &file_eider_v1_eider_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SwapRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SwapRequest) ProtoMessage() {}
+
+func (x *SwapRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_eider_v1_eider_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SwapRequest.ProtoReflect.Descriptor instead.
+func (*SwapRequest) Descriptor() ([]byte, []int) {
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *SwapRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *SwapRequest) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *SwapRequest) GetRecord() []byte {
+	if x != nil {
+		return x.Record
+	}
+	return nil
+}
+
+type SwapReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Swapped       bool                   `protobuf:"varint,1,opt,name=swapped,proto3" json:"swapped,omitempty"` // false: somebody else was faster
+	Sight         *Sight                 `protobuf:"bytes,2,opt,name=sight,proto3" json:"sight,omitempty"`      // what is there afterwards
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SwapReply) Reset() {
+	*x = SwapReply{}
+	mi := &file_eider_v1_eider_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SwapReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SwapReply) ProtoMessage() {}
+
+func (x *SwapReply) ProtoReflect() protoreflect.Message {
+	mi := &file_eider_v1_eider_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SwapReply.ProtoReflect.Descriptor instead.
+func (*SwapReply) Descriptor() ([]byte, []int) {
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *SwapReply) GetSwapped() bool {
+	if x != nil {
+		return x.Swapped
+	}
+	return false
+}
+
+func (x *SwapReply) GetSight() *Sight {
+	if x != nil {
+		return x.Sight
+	}
+	return nil
+}
+
+// Sight is what a node has of a key.
+type Sight struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint64                 `protobuf:"fixed64,1,opt,name=version,proto3" json:"version,omitempty"` // of the record; 0: there is none
+	Record        []byte                 `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"`
+	AgeUs         uint64                 `protobuf:"varint,3,opt,name=age_us,json=ageUs,proto3" json:"age_us,omitempty"` // since it was written
+	Told          []*Told                `protobuf:"bytes,4,rep,name=told,proto3" json:"told,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sight) Reset() {
+	*x = Sight{}
+	mi := &file_eider_v1_eider_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sight) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sight) ProtoMessage() {}
+
+func (x *Sight) ProtoReflect() protoreflect.Message {
+	mi := &file_eider_v1_eider_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sight.ProtoReflect.Descriptor instead.
+func (*Sight) Descriptor() ([]byte, []int) {
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *Sight) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Sight) GetRecord() []byte {
+	if x != nil {
+		return x.Record
+	}
+	return nil
+}
+
+func (x *Sight) GetAgeUs() uint64 {
+	if x != nil {
+		return x.AgeUs
+	}
+	return 0
+}
+
+func (x *Sight) GetTold() []*Told {
+	if x != nil {
+		return x.Told
+	}
+	return nil
+}
+
+// Told is what one caller has told.
+type Told struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        string                 `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	From          string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"` // where it was told from: callers that share it count as one; empty is nobody's
+	AgeUs         uint64                 `protobuf:"varint,3,opt,name=age_us,json=ageUs,proto3" json:"age_us,omitempty"`
+	Count         []byte                 `protobuf:"bytes,4,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Told) Reset() {
+	*x = Told{}
+	mi := &file_eider_v1_eider_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Told) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Told) ProtoMessage() {}
+
+func (x *Told) ProtoReflect() protoreflect.Message {
+	mi := &file_eider_v1_eider_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Told.ProtoReflect.Descriptor instead.
+func (*Told) Descriptor() ([]byte, []int) {
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *Told) GetCaller() string {
+	if x != nil {
+		return x.Caller
+	}
+	return ""
+}
+
+func (x *Told) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *Told) GetAgeUs() uint64 {
+	if x != nil {
+		return x.AgeUs
+	}
+	return 0
+}
+
+func (x *Told) GetCount() []byte {
+	if x != nil {
+		return x.Count
+	}
+	return nil
+}
+
+type FollowRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*FollowRequest_Hello
+	//	*FollowRequest_Follow
+	//	*FollowRequest_Unfollow
+	//	*FollowRequest_Ping
+	Kind          isFollowRequest_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowRequest) Reset() {
+	*x = FollowRequest{}
+	mi := &file_eider_v1_eider_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowRequest) ProtoMessage() {}
+
+func (x *FollowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_eider_v1_eider_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowRequest.ProtoReflect.Descriptor instead.
+func (*FollowRequest) Descriptor() ([]byte, []int) {
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *FollowRequest) GetKind() isFollowRequest_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *FollowRequest) GetHello() *Hello {
+	if x != nil {
+		if x, ok := x.Kind.(*FollowRequest_Hello); ok {
+			return x.Hello
+		}
+	}
+	return nil
+}
+
+func (x *FollowRequest) GetFollow() *Key {
+	if x != nil {
+		if x, ok := x.Kind.(*FollowRequest_Follow); ok {
+			return x.Follow
+		}
+	}
+	return nil
+}
+
+func (x *FollowRequest) GetUnfollow() uint64 {
+	if x != nil {
+		if x, ok := x.Kind.(*FollowRequest_Unfollow); ok {
+			return x.Unfollow
+		}
+	}
+	return 0
+}
+
+func (x *FollowRequest) GetPing() *Ping {
+	if x != nil {
+		if x, ok := x.Kind.(*FollowRequest_Ping); ok {
+			return x.Ping
+		}
+	}
+	return nil
+}
+
+type isFollowRequest_Kind interface {
+	isFollowRequest_Kind()
+}
+
+type FollowRequest_Hello struct {
+	Hello *Hello `protobuf:"bytes,1,opt,name=hello,proto3,oneof"`
+}
+
+type FollowRequest_Follow struct {
+	Follow *Key `protobuf:"bytes,2,opt,name=follow,proto3,oneof"`
+}
+
+type FollowRequest_Unfollow struct {
+	Unfollow uint64 `protobuf:"varint,3,opt,name=unfollow,proto3,oneof"` // the number of a key
+}
+
+type FollowRequest_Ping struct {
+	Ping *Ping `protobuf:"bytes,4,opt,name=ping,proto3,oneof"`
+}
+
+func (*FollowRequest_Hello) isFollowRequest_Kind() {}
+
+func (*FollowRequest_Follow) isFollowRequest_Kind() {}
+
+func (*FollowRequest_Unfollow) isFollowRequest_Kind() {}
+
+func (*FollowRequest_Ping) isFollowRequest_Kind() {}
+
+// Key is one that is followed.
+type Key struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // what it is called on this stream; never used again on it
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Key) Reset() {
+	*x = Key{}
+	mi := &file_eider_v1_eider_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Key) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Key) ProtoMessage() {}
+
+func (x *Key) ProtoReflect() protoreflect.Message {
+	mi := &file_eider_v1_eider_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Key.ProtoReflect.Descriptor instead.
+func (*Key) Descriptor() ([]byte, []int) {
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *Key) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Key) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+type FollowReply struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Kind:
+	//
+	//	*FollowReply_Welcome
+	//	*FollowReply_Seen
+	//	*FollowReply_Pong
+	//	*FollowReply_End
+	Kind          isFollowReply_Kind `protobuf_oneof:"kind"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowReply) Reset() {
+	*x = FollowReply{}
+	mi := &file_eider_v1_eider_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowReply) ProtoMessage() {}
+
+func (x *FollowReply) ProtoReflect() protoreflect.Message {
+	mi := &file_eider_v1_eider_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowReply.ProtoReflect.Descriptor instead.
+func (*FollowReply) Descriptor() ([]byte, []int) {
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *FollowReply) GetKind() isFollowReply_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return nil
+}
+
+func (x *FollowReply) GetWelcome() *Welcome {
+	if x != nil {
+		if x, ok := x.Kind.(*FollowReply_Welcome); ok {
+			return x.Welcome
+		}
+	}
+	return nil
+}
+
+func (x *FollowReply) GetSeen() *Seen {
+	if x != nil {
+		if x, ok := x.Kind.(*FollowReply_Seen); ok {
+			return x.Seen
+		}
+	}
+	return nil
+}
+
+func (x *FollowReply) GetPong() *Ping {
+	if x != nil {
+		if x, ok := x.Kind.(*FollowReply_Pong); ok {
+			return x.Pong
+		}
+	}
+	return nil
+}
+
+func (x *FollowReply) GetEnd() *End {
+	if x != nil {
+		if x, ok := x.Kind.(*FollowReply_End); ok {
+			return x.End
+		}
+	}
+	return nil
+}
+
+type isFollowReply_Kind interface {
+	isFollowReply_Kind()
+}
+
+type FollowReply_Welcome struct {
+	Welcome *Welcome `protobuf:"bytes,1,opt,name=welcome,proto3,oneof"`
+}
+
+type FollowReply_Seen struct {
+	Seen *Seen `protobuf:"bytes,2,opt,name=seen,proto3,oneof"`
+}
+
+type FollowReply_Pong struct {
+	Pong *Ping `protobuf:"bytes,3,opt,name=pong,proto3,oneof"`
+}
+
+type FollowReply_End struct {
+	End *End `protobuf:"bytes,4,opt,name=end,proto3,oneof"`
+}
+
+func (*FollowReply_Welcome) isFollowReply_Kind() {}
+
+func (*FollowReply_Seen) isFollowReply_Kind() {}
+
+func (*FollowReply_Pong) isFollowReply_Kind() {}
+
+func (*FollowReply_End) isFollowReply_Kind() {}
+
+// Seen is what there is of a key: once at first, then with each new version; the newest, if several came at once.
+type Seen struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Sight         *Sight                 `protobuf:"bytes,2,opt,name=sight,proto3" json:"sight,omitempty"`
+	Error         *Error                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"` // instead: the key is no longer followed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Seen) Reset() {
+	*x = Seen{}
+	mi := &file_eider_v1_eider_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Seen) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Seen) ProtoMessage() {}
+
+func (x *Seen) ProtoReflect() protoreflect.Message {
+	mi := &file_eider_v1_eider_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Seen.ProtoReflect.Descriptor instead.
+func (*Seen) Descriptor() ([]byte, []int) {
+	return file_eider_v1_eider_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *Seen) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Seen) GetSight() *Sight {
+	if x != nil {
+		return x.Sight
+	}
+	return nil
+}
+
+func (x *Seen) GetError() *Error {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
 var File_eider_v1_eider_proto protoreflect.FileDescriptor
 
 const file_eider_v1_eider_proto_rawDesc = "" +
@@ -3457,7 +4117,48 @@ const file_eider_v1_eider_proto_rawDesc = "" +
 	"\x04gone\x18\x06 \x03(\v2\x0e.eider.v1.GoneR\x04gone\"J\n" +
 	"\aProblem\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12%\n" +
-	"\x05error\x18\x02 \x01(\v2\x0f.eider.v1.ErrorR\x05error*\x9f\x01\n" +
+	"\x05error\x18\x02 \x01(\v2\x0f.eider.v1.ErrorR\x05error\"_\n" +
+	"\vTellRequest\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
+	"\x06caller\x18\x02 \x01(\tR\x06caller\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\fR\x05count\x12\x10\n" +
+	"\x03all\x18\x04 \x01(\bR\x03all\"Q\n" +
+	"\vSwapRequest\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x06R\aversion\x12\x16\n" +
+	"\x06record\x18\x03 \x01(\fR\x06record\"L\n" +
+	"\tSwapReply\x12\x18\n" +
+	"\aswapped\x18\x01 \x01(\bR\aswapped\x12%\n" +
+	"\x05sight\x18\x02 \x01(\v2\x0f.eider.v1.SightR\x05sight\"t\n" +
+	"\x05Sight\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x06R\aversion\x12\x16\n" +
+	"\x06record\x18\x02 \x01(\fR\x06record\x12\x15\n" +
+	"\x06age_us\x18\x03 \x01(\x04R\x05ageUs\x12\"\n" +
+	"\x04told\x18\x04 \x03(\v2\x0e.eider.v1.ToldR\x04told\"_\n" +
+	"\x04Told\x12\x16\n" +
+	"\x06caller\x18\x01 \x01(\tR\x06caller\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\tR\x04from\x12\x15\n" +
+	"\x06age_us\x18\x03 \x01(\x04R\x05ageUs\x12\x14\n" +
+	"\x05count\x18\x04 \x01(\fR\x05count\"\xad\x01\n" +
+	"\rFollowRequest\x12'\n" +
+	"\x05hello\x18\x01 \x01(\v2\x0f.eider.v1.HelloH\x00R\x05hello\x12'\n" +
+	"\x06follow\x18\x02 \x01(\v2\r.eider.v1.KeyH\x00R\x06follow\x12\x1c\n" +
+	"\bunfollow\x18\x03 \x01(\x04H\x00R\bunfollow\x12$\n" +
+	"\x04ping\x18\x04 \x01(\v2\x0e.eider.v1.PingH\x00R\x04pingB\x06\n" +
+	"\x04kind\"/\n" +
+	"\x03Key\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\"\xb3\x01\n" +
+	"\vFollowReply\x12-\n" +
+	"\awelcome\x18\x01 \x01(\v2\x11.eider.v1.WelcomeH\x00R\awelcome\x12$\n" +
+	"\x04seen\x18\x02 \x01(\v2\x0e.eider.v1.SeenH\x00R\x04seen\x12$\n" +
+	"\x04pong\x18\x03 \x01(\v2\x0e.eider.v1.PingH\x00R\x04pong\x12!\n" +
+	"\x03end\x18\x04 \x01(\v2\r.eider.v1.EndH\x00R\x03endB\x06\n" +
+	"\x04kind\"l\n" +
+	"\x04Seen\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12%\n" +
+	"\x05sight\x18\x02 \x01(\v2\x0f.eider.v1.SightR\x05sight\x12%\n" +
+	"\x05error\x18\x03 \x01(\v2\x0f.eider.v1.ErrorR\x05error*\x9f\x01\n" +
 	"\x06Status\x12\x16\n" +
 	"\x12STATUS_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSTATUS_STARTING\x10\x01\x12\r\n" +
@@ -3496,7 +4197,11 @@ const file_eider_v1_eider_proto_rawDesc = "" +
 	"\x14BREAKER_RULE_BY_HAND\x10\a2\x83\x01\n" +
 	"\bRegistry\x12<\n" +
 	"\x06Attach\x12\x17.eider.v1.AttachRequest\x1a\x15.eider.v1.AttachReply(\x010\x01\x129\n" +
-	"\x05Watch\x12\x16.eider.v1.WatchRequest\x1a\x14.eider.v1.WatchReply(\x010\x01B/Z-github.com/eiderhq/eider/api/eider/v1;eiderv1b\x06proto3"
+	"\x05Watch\x12\x16.eider.v1.WatchRequest\x1a\x14.eider.v1.WatchReply(\x010\x012\xa9\x01\n" +
+	"\x05Fleet\x12.\n" +
+	"\x04Tell\x12\x15.eider.v1.TellRequest\x1a\x0f.eider.v1.Sight\x122\n" +
+	"\x04Swap\x12\x15.eider.v1.SwapRequest\x1a\x13.eider.v1.SwapReply\x12<\n" +
+	"\x06Follow\x12\x17.eider.v1.FollowRequest\x1a\x15.eider.v1.FollowReply(\x010\x01B/Z-github.com/eiderhq/eider/api/eider/v1;eiderv1b\x06proto3"
 
 var (
 	file_eider_v1_eider_proto_rawDescOnce sync.Once
@@ -3511,7 +4216,7 @@ func file_eider_v1_eider_proto_rawDescGZIP() []byte {
 }
 
 var file_eider_v1_eider_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_eider_v1_eider_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_eider_v1_eider_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_eider_v1_eider_proto_goTypes = []any{
 	(Status)(0),           // 0: eider.v1.Status
 	(Kind)(0),             // 1: eider.v1.Kind
@@ -3556,14 +4261,23 @@ var file_eider_v1_eider_proto_goTypes = []any{
 	(*Trial)(nil),         // 40: eider.v1.Trial
 	(*View)(nil),          // 41: eider.v1.View
 	(*Problem)(nil),       // 42: eider.v1.Problem
-	nil,                   // 43: eider.v1.Record.PortsEntry
-	nil,                   // 44: eider.v1.Record.MetadataEntry
+	(*TellRequest)(nil),   // 43: eider.v1.TellRequest
+	(*SwapRequest)(nil),   // 44: eider.v1.SwapRequest
+	(*SwapReply)(nil),     // 45: eider.v1.SwapReply
+	(*Sight)(nil),         // 46: eider.v1.Sight
+	(*Told)(nil),          // 47: eider.v1.Told
+	(*FollowRequest)(nil), // 48: eider.v1.FollowRequest
+	(*Key)(nil),           // 49: eider.v1.Key
+	(*FollowReply)(nil),   // 50: eider.v1.FollowReply
+	(*Seen)(nil),          // 51: eider.v1.Seen
+	nil,                   // 52: eider.v1.Record.PortsEntry
+	nil,                   // 53: eider.v1.Record.MetadataEntry
 }
 var file_eider_v1_eider_proto_depIdxs = []int32{
 	4,  // 0: eider.v1.Record.incarnation:type_name -> eider.v1.Incarnation
 	0,  // 1: eider.v1.Record.status:type_name -> eider.v1.Status
-	43, // 2: eider.v1.Record.ports:type_name -> eider.v1.Record.PortsEntry
-	44, // 3: eider.v1.Record.metadata:type_name -> eider.v1.Record.MetadataEntry
+	52, // 2: eider.v1.Record.ports:type_name -> eider.v1.Record.PortsEntry
+	53, // 3: eider.v1.Record.metadata:type_name -> eider.v1.Record.MetadataEntry
 	6,  // 4: eider.v1.Instance.record:type_name -> eider.v1.Record
 	8,  // 5: eider.v1.Instance.hold:type_name -> eider.v1.Hold
 	4,  // 6: eider.v1.Gone.incarnation:type_name -> eider.v1.Incarnation
@@ -3617,15 +4331,32 @@ var file_eider_v1_eider_proto_depIdxs = []int32{
 	7,  // 54: eider.v1.View.instances:type_name -> eider.v1.Instance
 	9,  // 55: eider.v1.View.gone:type_name -> eider.v1.Gone
 	11, // 56: eider.v1.Problem.error:type_name -> eider.v1.Error
-	15, // 57: eider.v1.Registry.Attach:input_type -> eider.v1.AttachRequest
-	30, // 58: eider.v1.Registry.Watch:input_type -> eider.v1.WatchRequest
-	22, // 59: eider.v1.Registry.Attach:output_type -> eider.v1.AttachReply
-	39, // 60: eider.v1.Registry.Watch:output_type -> eider.v1.WatchReply
-	59, // [59:61] is the sub-list for method output_type
-	57, // [57:59] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	46, // 57: eider.v1.SwapReply.sight:type_name -> eider.v1.Sight
+	47, // 58: eider.v1.Sight.told:type_name -> eider.v1.Told
+	12, // 59: eider.v1.FollowRequest.hello:type_name -> eider.v1.Hello
+	49, // 60: eider.v1.FollowRequest.follow:type_name -> eider.v1.Key
+	37, // 61: eider.v1.FollowRequest.ping:type_name -> eider.v1.Ping
+	13, // 62: eider.v1.FollowReply.welcome:type_name -> eider.v1.Welcome
+	51, // 63: eider.v1.FollowReply.seen:type_name -> eider.v1.Seen
+	37, // 64: eider.v1.FollowReply.pong:type_name -> eider.v1.Ping
+	29, // 65: eider.v1.FollowReply.end:type_name -> eider.v1.End
+	46, // 66: eider.v1.Seen.sight:type_name -> eider.v1.Sight
+	11, // 67: eider.v1.Seen.error:type_name -> eider.v1.Error
+	15, // 68: eider.v1.Registry.Attach:input_type -> eider.v1.AttachRequest
+	30, // 69: eider.v1.Registry.Watch:input_type -> eider.v1.WatchRequest
+	43, // 70: eider.v1.Fleet.Tell:input_type -> eider.v1.TellRequest
+	44, // 71: eider.v1.Fleet.Swap:input_type -> eider.v1.SwapRequest
+	48, // 72: eider.v1.Fleet.Follow:input_type -> eider.v1.FollowRequest
+	22, // 73: eider.v1.Registry.Attach:output_type -> eider.v1.AttachReply
+	39, // 74: eider.v1.Registry.Watch:output_type -> eider.v1.WatchReply
+	46, // 75: eider.v1.Fleet.Tell:output_type -> eider.v1.Sight
+	45, // 76: eider.v1.Fleet.Swap:output_type -> eider.v1.SwapReply
+	50, // 77: eider.v1.Fleet.Follow:output_type -> eider.v1.FollowReply
+	73, // [73:78] is the sub-list for method output_type
+	68, // [68:73] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_eider_v1_eider_proto_init() }
@@ -3671,15 +4402,27 @@ func file_eider_v1_eider_proto_init() {
 		(*WatchReply_End)(nil),
 		(*WatchReply_Trial)(nil),
 	}
+	file_eider_v1_eider_proto_msgTypes[44].OneofWrappers = []any{
+		(*FollowRequest_Hello)(nil),
+		(*FollowRequest_Follow)(nil),
+		(*FollowRequest_Unfollow)(nil),
+		(*FollowRequest_Ping)(nil),
+	}
+	file_eider_v1_eider_proto_msgTypes[46].OneofWrappers = []any{
+		(*FollowReply_Welcome)(nil),
+		(*FollowReply_Seen)(nil),
+		(*FollowReply_Pong)(nil),
+		(*FollowReply_End)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_eider_v1_eider_proto_rawDesc), len(file_eider_v1_eider_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   41,
+			NumMessages:   50,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_eider_v1_eider_proto_goTypes,
 		DependencyIndexes: file_eider_v1_eider_proto_depIdxs,

@@ -5,7 +5,7 @@
 // source: eider/v1/eider.proto
 
 // Package eider.v1 is the native protocol: one stream per process for its instances (Attach), one for
-// the services that it calls (Watch).
+// the services that it calls (Watch), and one for the breakers that it shares with others (Follow).
 
 package eiderv1
 
@@ -150,6 +150,191 @@ var Registry_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Watch",
 			Handler:       _Registry_Watch_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+	},
+	Metadata: "eider/v1/eider.proto",
+}
+
+const (
+	Fleet_Tell_FullMethodName   = "/eider.v1.Fleet/Tell"
+	Fleet_Swap_FullMethodName   = "/eider.v1.Fleet/Swap"
+	Fleet_Follow_FullMethodName = "/eider.v1.Fleet/Follow"
+)
+
+// FleetClient is the client API for Fleet service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Fleet keeps what the circuit breakers of many processes share. To the node a record and a count are bytes. No clock
+// travels: it says how old things are.
+type FleetClient interface {
+	// Tell keeps what a caller has counted of a key, in the place of what it told before, and answers with what is there.
+	Tell(ctx context.Context, in *TellRequest, opts ...grpc.CallOption) (*Sight, error)
+	// Swap puts a record in the place of the one with this version, as one step.
+	Swap(ctx context.Context, in *SwapRequest, opts ...grpc.CallOption) (*SwapReply, error)
+	// Follow is a process' stream for all keys that it watches. Its first message is Hello.
+	Follow(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FollowRequest, FollowReply], error)
+}
+
+type fleetClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewFleetClient(cc grpc.ClientConnInterface) FleetClient {
+	return &fleetClient{cc}
+}
+
+func (c *fleetClient) Tell(ctx context.Context, in *TellRequest, opts ...grpc.CallOption) (*Sight, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Sight)
+	err := c.cc.Invoke(ctx, Fleet_Tell_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *fleetClient) Swap(ctx context.Context, in *SwapRequest, opts ...grpc.CallOption) (*SwapReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SwapReply)
+	err := c.cc.Invoke(ctx, Fleet_Swap_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *fleetClient) Follow(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FollowRequest, FollowReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Fleet_ServiceDesc.Streams[0], Fleet_Follow_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[FollowRequest, FollowReply]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Fleet_FollowClient = grpc.BidiStreamingClient[FollowRequest, FollowReply]
+
+// FleetServer is the server API for Fleet service.
+// All implementations must embed UnimplementedFleetServer
+// for forward compatibility.
+//
+// Fleet keeps what the circuit breakers of many processes share. To the node a record and a count are bytes. No clock
+// travels: it says how old things are.
+type FleetServer interface {
+	// Tell keeps what a caller has counted of a key, in the place of what it told before, and answers with what is there.
+	Tell(context.Context, *TellRequest) (*Sight, error)
+	// Swap puts a record in the place of the one with this version, as one step.
+	Swap(context.Context, *SwapRequest) (*SwapReply, error)
+	// Follow is a process' stream for all keys that it watches. Its first message is Hello.
+	Follow(grpc.BidiStreamingServer[FollowRequest, FollowReply]) error
+	mustEmbedUnimplementedFleetServer()
+}
+
+// UnimplementedFleetServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedFleetServer struct{}
+
+func (UnimplementedFleetServer) Tell(context.Context, *TellRequest) (*Sight, error) {
+	return nil, status.Error(codes.Unimplemented, "method Tell not implemented")
+}
+func (UnimplementedFleetServer) Swap(context.Context, *SwapRequest) (*SwapReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Swap not implemented")
+}
+func (UnimplementedFleetServer) Follow(grpc.BidiStreamingServer[FollowRequest, FollowReply]) error {
+	return status.Error(codes.Unimplemented, "method Follow not implemented")
+}
+func (UnimplementedFleetServer) mustEmbedUnimplementedFleetServer() {}
+func (UnimplementedFleetServer) testEmbeddedByValue()               {}
+
+// UnsafeFleetServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to FleetServer will
+// result in compilation errors.
+type UnsafeFleetServer interface {
+	mustEmbedUnimplementedFleetServer()
+}
+
+func RegisterFleetServer(s grpc.ServiceRegistrar, srv FleetServer) {
+	// If the following call panics, it indicates UnimplementedFleetServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Fleet_ServiceDesc, srv)
+}
+
+func _Fleet_Tell_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TellRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FleetServer).Tell(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Fleet_Tell_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FleetServer).Tell(ctx, req.(*TellRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Fleet_Swap_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SwapRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FleetServer).Swap(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Fleet_Swap_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FleetServer).Swap(ctx, req.(*SwapRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Fleet_Follow_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(FleetServer).Follow(&grpc.GenericServerStream[FollowRequest, FollowReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Fleet_FollowServer = grpc.BidiStreamingServer[FollowRequest, FollowReply]
+
+// Fleet_ServiceDesc is the grpc.ServiceDesc for Fleet service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Fleet_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "eider.v1.Fleet",
+	HandlerType: (*FleetServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Tell",
+			Handler:    _Fleet_Tell_Handler,
+		},
+		{
+			MethodName: "Swap",
+			Handler:    _Fleet_Swap_Handler,
+		},
+	},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Follow",
+			Handler:       _Fleet_Follow_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
 		},

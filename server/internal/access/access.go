@@ -58,6 +58,10 @@ func (i *Identity) MayOperate() bool { return i == nil || i.Roles.Operate }
 // MayFollow tells whether it may be a caller: whoever serves may call.
 func (i *Identity) MayFollow() bool { return i.MayRead() || i.Registers() }
 
+// MayShare tells whether it may tell of and change what breakers share: that is for programs of the fleet, and a token that
+// only reads changes nothing for others.
+func (i *Identity) MayShare() bool { return i.MayOperate() || i.Registers() }
+
 // Registers tells whether it may register anything at all.
 func (i *Identity) Registers() bool { return i == nil || len(i.Roles.Register) > 0 }
 

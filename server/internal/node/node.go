@@ -18,9 +18,11 @@ import (
 	"time"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/breaker/fleet"
 	"github.com/eiderhq/eider/server/internal/front/console"
 	"github.com/eiderhq/eider/server/internal/front/native"
 	"github.com/eiderhq/eider/server/internal/ledger"
+	"github.com/eiderhq/eider/server/internal/panel"
 	"github.com/eiderhq/eider/server/internal/replica"
 	"github.com/eiderhq/eider/server/internal/replica/solo"
 )
@@ -47,6 +49,7 @@ type Node struct {
 	cfg     Config
 	log     *slog.Logger
 	replica replica.Registry
+	panel   *panel.Panel
 	native  *native.Server
 	console console.Console
 	gate    gate
@@ -87,9 +90,10 @@ func New(cfg Config) (*Node, error) {
 		return native.Rate{PerSecond: float64(perSecond), Burst: 2 * perSecond}
 	}
 	n.gate.tellTo(n.replica)
-	n.native = native.New(n.replica, native.Config{Beat: s.Beat, Lease: s.Lease, Logger: n.log, Guard: n.gate.guard, Certs: n.gate.certs, Audit: n.gate.audit, Limits: native.Limits{
+	n.panel = panel.New(fleet.NewMemory(s.MaxFleetKeys))
+	n.native = native.New(n.replica, native.Config{Beat: s.Beat, Lease: s.Lease, Logger: n.log, Guard: n.gate.guard, Certs: n.gate.certs, Audit: n.gate.audit, Panel: n.panel, Limits: native.Limits{
 		Connections: s.MaxConnections, Streams: s.MaxStreams, Instances: s.MaxStreamInstances, Subscriptions: s.MaxStreamServices,
-		Register: rate(s.RegisterRate), Reattach: rate(s.ReattachRate), Watch: rate(s.WatchRate),
+		Register: rate(s.RegisterRate), Reattach: rate(s.ReattachRate), Watch: rate(s.WatchRate), Fleet: rate(s.FleetRate), OriginFleet: rate(max(1, s.FleetRate/4)),
 		IdentityStreams: s.MaxIdentityStreams, IdentityCallers: s.MaxIdentityCallers, IdentityInstances: s.MaxIdentityInstances, IdentityRegister: rate(s.IdentityRate),
 	}})
 	n.doors = [2]*door{newDoor(s.MaxHTTPConnections, n.log), newDoor(s.MaxHTTPConnections, n.log)}

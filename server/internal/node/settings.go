@@ -53,6 +53,8 @@ type Settings struct {
 	RegisterRate       int // 0 means 1,000 new instances a second, twice as many at once
 	ReattachRate       int // 0 means 5,000 known instances a second
 	WatchRate          int // 0 means 2,000 new callers a second
+	MaxFleetKeys       int // 0 means 10,000 that fleet breakers share records under
+	FleetRate          int // 0 means 20,000 tells and swaps of fleet breakers a second
 
 	MaxIdentityStreams   int // 0 means 20,000 of one token or certificate
 	MaxIdentityCallers   int // 0 means 10,000
@@ -112,6 +114,8 @@ func (s *Settings) rows() []row {
 		number("register-rate", &s.RegisterRate, "new instances a second, twice as many at once; more are told to come back"),
 		number("reattach-rate", &s.ReattachRate, "known instances that attach again a second, twice as many at once"),
 		number("watch-rate", &s.WatchRate, "new callers' streams a second, twice as many at once"),
+		number("max-fleet-keys", &s.MaxFleetKeys, "keys under which callers share breakers; those of one too many are on their own"),
+		number("fleet-rate", &s.FleetRate, "what callers tell and swap of shared breakers a second, twice as many at once; a quarter of it from one address"),
 		number("max-identity-streams", &s.MaxIdentityStreams, "open streams of one token or certificate"),
 		number("max-identity-callers", &s.MaxIdentityCallers, "streams of one token or certificate that follow services"),
 		number("max-identity-instances", &s.MaxIdentityInstances, "instances of one token or certificate"),
@@ -143,6 +147,8 @@ func (s Settings) withDefaults() Settings {
 	s.RegisterRate = cmp.Or(s.RegisterRate, 1_000)
 	s.ReattachRate = cmp.Or(s.ReattachRate, 5_000)
 	s.WatchRate = cmp.Or(s.WatchRate, 2_000)
+	s.MaxFleetKeys = cmp.Or(s.MaxFleetKeys, 10_000)
+	s.FleetRate = cmp.Or(s.FleetRate, 20_000)
 	s.MaxIdentityStreams = cmp.Or(s.MaxIdentityStreams, 20_000)
 	s.MaxIdentityCallers = cmp.Or(s.MaxIdentityCallers, 10_000)
 	s.MaxIdentityInstances = cmp.Or(s.MaxIdentityInstances, 20_000)

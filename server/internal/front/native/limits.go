@@ -28,7 +28,10 @@ type Limits struct {
 
 	Register Rate // new instances; 0 means 1,000/s, 2,000 at once
 	Reattach Rate // instances that were known before; 0 means 5,000/s, 10,000 at once
-	Watch    Rate // new Watch streams; 0 means 2,000/s, 4,000 at once
+	Watch    Rate // new Watch streams, and as many Follow streams; 0 means 2,000/s, 4,000 at once
+
+	Fleet       Rate // what is told and swapped of fleet breakers; 0 means 20,000/s, 40,000 at once
+	OriginFleet Rate // by one identity of one address that isn't this machine's; 0 means 5,000/s, 10,000 at once
 }
 
 // Rate is an admission rate.
@@ -66,6 +69,8 @@ func (l Limits) withDefaults() Limits {
 	l.Register = l.Register.or(1_000, 2_000)
 	l.Reattach = l.Reattach.or(5_000, 10_000)
 	l.Watch = l.Watch.or(2_000, 4_000)
+	l.Fleet = l.Fleet.or(20_000, 40_000)
+	l.OriginFleet = l.OriginFleet.or(5_000, 10_000)
 	l.IdentityRegister = l.IdentityRegister.or(2_000, 4_000)
 	return l
 }

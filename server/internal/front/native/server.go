@@ -21,6 +21,7 @@ import (
 	"github.com/eiderhq/eider"
 	pb "github.com/eiderhq/eider/api/eider/v1"
 	"github.com/eiderhq/eider/server/internal/access"
+	"github.com/eiderhq/eider/server/internal/panel"
 	"github.com/eiderhq/eider/server/internal/replica"
 )
 
@@ -52,11 +53,14 @@ type Config struct {
 	Guard *access.Guard // who is let in; nil asks nobody
 	Certs *access.Certs // for TLS; nil speaks in clear text
 	Audit *access.Audit // hears of refusals; nil means nobody
+
+	Panel *panel.Panel // of fleet breakers; nil keeps none, as a node that is older than they are
 }
 
 // Server is the front. Serve it on a listener, then Stop it.
 type Server struct {
 	pb.UnimplementedRegistryServer
+	pb.UnimplementedFleetServer
 	cfg Config
 	reg replica.Registry
 	log *slog.Logger
@@ -64,6 +68,8 @@ type Server struct {
 	own func() eider.Node // what this node says of itself in Welcome: asked once
 
 	register, reattach, watch *admission
+	follow, fleet             *admission
+	origins                   *origins
 	shares                    *shares
 
 	connections, open, turnedAway, limited, dropped atomic.Int64
@@ -92,6 +98,9 @@ func New(reg replica.Registry, cfg Config) *Server {
 		register: newAdmission(cfg.Limits.Register),
 		reattach: newAdmission(cfg.Limits.Reattach),
 		watch:    newAdmission(cfg.Limits.Watch),
+		follow:   newAdmission(cfg.Limits.Watch),
+		fleet:    newAdmission(cfg.Limits.Fleet),
+		origins:  newOrigins(cfg.Limits.OriginFleet),
 		shares:   newShares(cfg.Limits),
 	}
 	s.rpc = grpc.NewServer(append(s.access(),
@@ -108,6 +117,9 @@ func New(reg replica.Registry, cfg Config) *Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	)...)
 	pb.RegisterRegistryServer(s.rpc, s)
+	if cfg.Panel != nil {
+		pb.RegisterFleetServer(s.rpc, s)
+	}
 	return s
 }
 
@@ -117,7 +129,7 @@ func (s *Server) access() (options []grpc.ServerOption) {
 		options = append(options, grpc.Creds(credentials.NewTLS(s.cfg.Certs.Config("h2"))))
 	}
 	if s.cfg.Guard != nil {
-		options = append(options, grpc.StreamInterceptor(s.identified))
+		options = append(options, grpc.StreamInterceptor(s.identified), grpc.UnaryInterceptor(s.identifiedOnce))
 	}
 	return options
 }
