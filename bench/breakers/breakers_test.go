@@ -97,8 +97,7 @@ func TestSubjectsTakeTurns(t *testing.T) {
 
 // What speed depends on is measured by the gates; what a call allocates and a breaker holds is the same on every machine.
 func TestEiderAllocatesNothing(t *testing.T) {
-	held(t, "breaker: allocations a call")
-	held(t, "fleet: allocations a call")
+	held(t, "allocations a call")
 }
 
 func TestABreakerIsSmall(t *testing.T) {

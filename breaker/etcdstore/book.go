@@ -216,6 +216,12 @@ func (p *page) keepAlive(now time.Time, every time.Duration) (clientv3.LeaseID, 
 	return id, true
 }
 
+func (p *page) isKept(l lease) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kept = l
+}
+
 func (p *page) notKept(id clientv3.LeaseID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,7 +24,7 @@ import (
 
 // member is a real etcd, of a cluster of one or more, that a test may kill, stop and start anew.
 type member struct {
-	name, dir    string
+	name, dir    string // what it says is in a file beside its disk
 	client, peer string // their addresses
 	all          string // the cluster, as etcd is told it
 	cmd          *exec.Cmd
@@ -82,6 +83,9 @@ func cluster(t *testing.T, size int) []*member {
 	t.Cleanup(func() {
 		for _, m := range members {
 			m.end(syscall.SIGKILL)
+			if t.Failed() {
+				t.Logf("what %s said last:\n%s", m.name, m.said())
+			}
 		}
 	})
 	return members
@@ -175,9 +179,25 @@ func (m *member) end(how syscall.Signal) {
 	<-m.ended
 }
 
-func (m *member) signal(t *testing.T, how syscall.Signal) {
+// stop has it hang, every thread of it, until it goes on.
+func (m *member) stop(t *testing.T) {
 	t.Helper()
-	if err := m.cmd.Process.Signal(how); err != nil {
+	if err := m.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all threads have stopped", func() bool {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", m.cmd.Process.Pid))
+		return err == nil && len(threads) > 0 && !slices.ContainsFunc(threads, func(name string) bool {
+			text, err := os.ReadFile(name)
+			_, state, _ := strings.Cut(string(text), ") ")
+			return err == nil && !strings.HasPrefix(state, "T")
+		})
+	})
+}
+
+func (m *member) goOn(t *testing.T) {
+	t.Helper()
+	if err := m.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -212,11 +232,15 @@ func ready(members ...*member) error {
 		}
 		_ = client.Close()
 		if err != nil {
-			said, _ := os.ReadFile(m.dir + ".log")
-			return fmt.Errorf("%s isn't ready: %w\n%s", m.name, err, said[max(0, len(said)-2000):])
+			return fmt.Errorf("%s isn't ready: %w\n%s", m.name, err, m.said())
 		}
 	}
 	return nil
+}
+
+func (m *member) said() []byte {
+	said, _ := os.ReadFile(m.dir + ".log")
+	return said[max(0, len(said)-3000):]
 }
 
 func (m *member) isOver() bool {

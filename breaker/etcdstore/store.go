@@ -173,7 +173,11 @@ func (s *Store) create(ctx context.Context, p *page, key, value string) (fleet.S
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) && !again {
 			continue
 		}
-		if err == nil && !won {
+		switch {
+		case err != nil:
+		case won:
+			p.isKept(l)
+		default:
 			s.leases.unused(l)
 		}
 		return seen, won, err
