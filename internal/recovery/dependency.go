@@ -61,19 +61,26 @@ func (d *Dependency) Call(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	timer := time.NewTimer(work)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		if d.answer(l) {
-			return nil
+	for ; work > 0; work -= step {
+		if err := d.stay(ctx, l, time.After(min(work, step))); err != nil {
+			return err
 		}
-	case <-l.died:
-		return ErrDied
-	case <-ctx.Done():
-		return d.leave(ctx, l)
 	}
+	if d.answer(l) {
+		return nil
+	}
+	return d.stay(ctx, l, nil)
+}
+
+// step is how much work is done at a time. Work that were one long wait would be done at once when a busy machine has stood still
+// for as long, before any other call could come.
+const step = 25 * time.Millisecond
+
+// stay is in it until then, unless it dies or the call is given up.
+func (d *Dependency) stay(ctx context.Context, l *life, until <-chan time.Time) error {
 	select {
+	case <-until:
+		return nil
 	case <-l.died:
 		return ErrDied
 	case <-ctx.Done():

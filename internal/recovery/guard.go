@@ -11,6 +11,7 @@ import (
 const (
 	OpenFor = time.Second     // of every breaker, the first time: a fifth of the default, so that nobody waits long for the scene
 	Ramp    = 2 * time.Second // after closing, where there is one
+	Wait    = 2 * time.Second // for the store: more than the default, since a machine that is busy with the scene isn't a store that is away
 )
 
 // Guard makes the breaker of one caller.
@@ -42,7 +43,7 @@ func Guarded(int) (Breaker, error) {
 // Fleet is one breaker for all of them, over the store that each is given; said hears what becomes of each, and may be nil.
 func Fleet(store func(caller int) fleet.Store, said func(fleet.Event)) Guard {
 	return func(i int) (Breaker, error) {
-		b, err := fleet.New(fleet.Config{Store: store(i), Key: "recovery", OpenFor: OpenFor, Ramp: Ramp, OnEvent: said})
+		b, err := fleet.New(fleet.Config{Store: store(i), Key: "recovery", OpenFor: OpenFor, Ramp: Ramp, Wait: Wait, OnEvent: said})
 		return shared{b}, err
 	}
 }
