@@ -113,10 +113,10 @@ func (c *payer) close() {
 	}
 }
 
-func newPayer(t *testing.T, node, name string, cfg eidergrpc.Config) *payer {
+func newPayer(t *testing.T, node, name string, cfg eidergrpc.Config, opts ...grpc.DialOption) *payer {
 	t.Helper()
 	reg := registry.Open(registry.Config{Addr: node, Caller: name, Logger: quiet})
-	cc, err := cfg.NewClient("eider:///till", reg, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	cc, err := cfg.NewClient("eider:///till", reg, append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		t.Fatal(err)
 	}
