@@ -62,6 +62,8 @@ type fault struct {
 	costs    bool // the service may have worked for it, or will: a retry counts against the budget
 	fresh    bool // the connection failed, not the instance: a new one to it may do
 	outcome  roster.Outcome
+	gaveUp   error // why the caller has, nil if it hasn't
+	yields   bool  // the instance is on its way out: it shows nothing of the service
 	kind     eider.Kind
 	in       *instance
 	answer   *http.Response  // 421's, kept for the case that nobody does better
@@ -78,6 +80,7 @@ func (f *fault) discard() {
 
 // fail ends a failed try.
 func (y *try) fail(f *fault) *fault {
+	f.yields = y.yields()
 	y.end(f.outcome)
 	return f
 }
@@ -105,7 +108,7 @@ func (y *try) misdirected(resp *http.Response) *fault {
 func (y *try) judge(err error, body *body) *fault {
 	if cause := y.callerEnded(); cause != nil {
 		f := y.callersFault(cause)
-		f.kind, f.outcome = eider.Unavailable, y.callerVerdict()
+		f.kind, f.outcome, f.gaveUp = eider.Unavailable, y.callerVerdict(), cause
 		return f
 	}
 	y.mu.Lock()

@@ -12,7 +12,9 @@ import (
 
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/breaker"
+	"github.com/eiderhq/eider/breaker/fleet"
 	"github.com/eiderhq/eider/bulkhead"
+	"github.com/eiderhq/eider/internal/gate"
 )
 
 // Guard is for those who have a client of their own: it puts a breaker, and a bulkhead if asked, before each host that
@@ -25,6 +27,10 @@ type Guard struct {
 	// header, as with a Transport; a refused dial opens it at once, and the caller's deadline counts if it left a second.
 	Breaker breaker.Config
 
+	// Fleet is the one breaker that each host has for all its callers, as Transport.Fleet tells; nil means none. Store must be set,
+	// Key is put before the host, and Local isn't used: Breaker has the rules. A Guard with a Fleet is ended by Close.
+	Fleet *fleet.Config
+
 	Bulkhead *bulkhead.Config // bounds the requests that wait for the header of their answer, for each host; nil means none
 
 	Failed func(*http.Response) bool // which answers are failures; nil means 502, 503 and 504
@@ -34,13 +40,15 @@ type Guard struct {
 	// that nobody is calling; if there is none, requests to a new host fail with eider.Limited.
 	Hosts int
 
-	mu    sync.RWMutex
-	hosts map[string]*guarded
+	mu     sync.RWMutex
+	hosts  map[string]*guarded
+	closed bool
+	ending sync.WaitGroup // of hosts that are forgotten
 }
 
 // guarded is one host's guards.
 type guarded struct {
-	breaker  *breaker.Breaker
+	gate     *gate.Gate
 	bulkhead *bulkhead.Bulkhead // nil: none
 	calls    atomic.Int64       // that haven't got their answer
 }
@@ -56,18 +64,15 @@ func (g *Guard) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, abandon(req, err)
 	}
 	defer h.calls.Add(-1)
-	permit, err := h.breaker.Allow()
-	if r, ok := err.(*breaker.Rejected); ok {
-		return nil, abandon(req, &eider.Error{Kind: eider.Unavailable, Err: err, RetryAfter: max(time.Until(r.Retry), 0)})
-	}
 	long := waits(g.Waits, req)
-	if long && !permit.Trial() {
-		permit = permit.Answered()
+	pass, err := h.gate.Ask(req.Context(), long)
+	if err != nil {
+		return nil, abandon(req, err)
 	}
 	var slot bulkhead.Slot
 	if h.bulkhead != nil && !long {
 		if slot, err = h.bulkhead.Acquire(req.Context()); err != nil {
-			permit.Settle(breaker.Neutral)
+			pass.Settle(breaker.Neutral)
 			e := &eider.Error{Kind: eider.Unavailable, Err: err}
 			if full, ok := err.(*bulkhead.Full); ok {
 				e.RetryAfter = full.Retry
@@ -75,18 +80,22 @@ func (g *Guard) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, abandon(req, e)
 		}
 	}
-	return g.send(req, h, permit, slot)
+	if err := pass.Late(); err != nil {
+		slot.Forget()
+		return nil, abandon(req, err)
+	}
+	return g.send(req, pass, slot)
 }
 
 // send sends it, and ends what the guards gave, whatever happens.
-func (g *Guard) send(req *http.Request, h *guarded, permit breaker.Permit, slot bulkhead.Slot) (*http.Response, error) {
+func (g *Guard) send(req *http.Request, pass gate.Pass, slot bulkhead.Slot) (*http.Response, error) {
 	next, begun, returned := g.Next, time.Now(), false
 	if next == nil {
 		next = http.DefaultTransport
 	}
 	defer func() {
 		if !returned { // it panics
-			permit.Settle(breaker.Failure)
+			pass.Settle(breaker.Failure)
 			slot.Release(false)
 		}
 	}()
@@ -95,7 +104,7 @@ func (g *Guard) send(req *http.Request, h *guarded, permit breaker.Permit, slot 
 	switch {
 	case err != nil:
 		o := g.judge(req, err, time.Since(begun))
-		permit.Settle(o)
+		pass.Settle(o)
 		if o == breaker.Neutral {
 			slot.Forget()
 		} else {
@@ -103,12 +112,12 @@ func (g *Guard) send(req *http.Request, h *guarded, permit breaker.Permit, slot 
 		}
 		return resp, err
 	case failed(g.Failed, resp):
-		permit.Settle(breaker.Failure)
+		pass.Settle(breaker.Failure)
 		slot.Release(false)
 		return resp, nil
 	}
 	slot.Release(true)
-	b := &guardedBody{ReadCloser: resp.Body, h: h, req: req, permit: permit.Answered()}
+	b := &guardedBody{ReadCloser: resp.Body, req: req, pass: pass.Answered()}
 	if _, both := resp.Body.(io.Writer); both || resp.Body == nil || resp.Body == http.NoBody {
 		b.end(breaker.Success) // 101: the connection is the caller's now
 	} else {
@@ -146,7 +155,10 @@ func (g *Guard) host(name string) (*guarded, error) {
 		if len(g.hosts) >= most && !g.forget() {
 			return nil, eider.Errorf(eider.Limited, "", "this Guard already has %d hosts whose breakers are open or that are being called; raise Guard.Hosts", len(g.hosts))
 		}
-		h = g.guards(name)
+		var err error
+		if h, err = g.guards(name); err != nil {
+			return nil, err
+		}
 		if g.hosts == nil {
 			g.hosts = map[string]*guarded{}
 		}
@@ -156,36 +168,55 @@ func (g *Guard) host(name string) (*guarded, error) {
 	return h, nil
 }
 
-func (g *Guard) guards(name string) *guarded {
+func (g *Guard) guards(name string) (*guarded, error) {
 	rules := g.Breaker
 	rules.Name = name
-	h := &guarded{breaker: breaker.New(rules)}
+	h := &guarded{gate: gate.Alone(rules)}
+	if g.Fleet != nil && !g.closed {
+		set := *g.Fleet
+		set.Local = rules
+		var err error
+		if h.gate, err = (gate.Config{Fleet: set, Service: name, Slow: time.Second}).New(); err != nil {
+			return nil, err
+		}
+	}
 	if g.Bulkhead != nil {
 		c := *g.Bulkhead
 		c.Name = name
 		h.bulkhead = bulkhead.New(c)
 	}
-	return h
+	return h, nil
 }
 
 // forget forgets a host; false if there is none that may be forgotten.
 func (g *Guard) forget() bool {
 	for name, h := range g.hosts {
-		if h.calls.Load() == 0 && h.breaker.State() == breaker.Closed {
+		if h.calls.Load() == 0 && h.gate.Closed() {
 			delete(g.hosts, name)
+			g.ending.Go(h.gate.Close)
 			return true
 		}
 	}
 	return false
 }
 
+// Close ends what a Fleet has begun. Requests go on, each by this caller's own breakers.
+func (g *Guard) Close() {
+	g.mu.Lock()
+	g.closed = true
+	for _, h := range g.hosts {
+		g.ending.Go(h.gate.Close)
+	}
+	g.mu.Unlock()
+	g.ending.Wait()
+}
+
 // guardedBody is the body of an answer: what breaks off is a failure.
 type guardedBody struct {
 	io.ReadCloser
-	h      *guarded
-	req    *http.Request
-	permit breaker.Permit
-	ended  atomic.Bool
+	req   *http.Request
+	pass  gate.Pass
+	ended atomic.Bool
 }
 
 func (b *guardedBody) Read(p []byte) (int, error) {
@@ -209,11 +240,7 @@ func (b *guardedBody) Close() error {
 }
 
 func (b *guardedBody) end(o breaker.Outcome) {
-	switch {
-	case b.ended.Swap(true):
-	case b.permit != breaker.Permit{}:
-		b.permit.Settle(o)
-	case o == breaker.Failure: // the rest has been said with the header
-		b.h.breaker.Report(o)
+	if !b.ended.Swap(true) {
+		b.pass.Settle(o)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/breaker"
+	"github.com/eiderhq/eider/breaker/fleet"
 	"github.com/eiderhq/eider/bulkhead"
 )
 
@@ -154,5 +155,45 @@ func TestAPanicEndsWhatTheGuardsGave(t *testing.T) {
 	}
 	if n := g.hosts["a"].bulkhead.Snapshot().InFlight; n != 0 {
 		t.Errorf("%d slots are held", n)
+	}
+}
+
+// TestAGuardsFleet is shared by the Guards of several processes, and forgotten with its host.
+func TestAGuardsFleet(t *testing.T) {
+	store := fleet.NewMemory(0)
+	guard := func(next http.RoundTripper) *Guard {
+		g := &Guard{Next: next, Hosts: 1, Breaker: breaker.Config{Window: 1000, FailureMin: 1000}, Fleet: &fleet.Config{Store: store, Key: "shop/", Quorum: 2,
+			Report: 5 * time.Millisecond, Poll: 10 * time.Millisecond, OpenFor: forHours, MaxOpen: forHours, Wait: patience}}
+		t.Cleanup(g.Close)
+		return g
+	}
+	all := []*Guard{guard(answering(503, strings.NewReader("no"))), guard(failingWith(errors.New("EOF")))}
+	for end := time.Now().Add(patience); ; {
+		turned := 0
+		for _, g := range all {
+			if r, ok := errors.AsType[*breaker.Rejected](through(t, g, "a.example")); ok && r.Name == "shop/a.example of the fleet" {
+				turned++
+			}
+		}
+		if turned == len(all) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("it never opened")
+		}
+	}
+	if err := through(t, all[0], "b.example"); eider.KindOf(err) != eider.Limited {
+		t.Errorf("a host whose breaker is open is forgotten for another: %v", err)
+	}
+	if _, err := fleet.Force(t.Context(), store, "shop/a.example", breaker.Closed); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(patience); eider.KindOf(through(t, all[0], "b.example")) == eider.Limited; <-time.After(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a host whose breaker is closed is never forgotten")
+		}
+	}
+	if err := through(t, &Guard{Fleet: &fleet.Config{}}, "a.example"); eider.KindOf(err) != eider.Invalid || !strings.Contains(err.Error(), "Store is nil") {
+		t.Errorf("without a store: %v", err)
 	}
 }

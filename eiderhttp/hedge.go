@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/eiderhq/eider/internal/gate"
 	"github.com/eiderhq/eider/roster"
 )
 
@@ -50,9 +51,9 @@ func (r *race) run(y *try, req *http.Request, body *body) {
 
 // hedged sends a request to the instance chosen and, if the answer is long in coming, to another one as well. What fails
 // while the other is out costs nothing but a try.
-func (s *service) hedged(req *http.Request, body *body, port string, choice roster.Choice, now time.Time, span *span) (*http.Response, error) {
-	first, flt := s.begin(req, body, port, choice, now, false)
-	c := &call{service: s, req: req, body: body, port: port, span: span}
+func (s *service) hedged(req *http.Request, body *body, port string, choice roster.Choice, now time.Time, span *span, pass gate.Pass) (*http.Response, error) {
+	first, flt := s.begin(req, body, port, choice, now, false, pass)
+	c := &call{service: s, req: req, body: body, port: port, span: span, pass: pass, begun: now}
 	if body == nil {
 		c.body = lentBody(req)
 	}
@@ -104,7 +105,7 @@ func (c *call) second(first *try) (*try, *body) {
 	}
 	c.span.try(choice.Instance(), false)
 	c.counts.Tried(hedge)
-	y, flt := c.begin(c.req, body, c.port, choice, time.Now(), false)
+	y, flt := c.begin(c.req, body, c.port, choice, time.Now(), false, c.pass)
 	if flt != nil {
 		c.record(flt)
 		return nil, nil
@@ -129,5 +130,6 @@ func (c *call) won(got result, out []*try) *http.Response {
 	} else {
 		got.y.span = c.span
 	}
+	got.y.keep(c.pass)
 	return got.resp
 }

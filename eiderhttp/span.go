@@ -40,7 +40,7 @@ func (s *service) traced(req *http.Request, port string) (*http.Response, error)
 	ctx, made := tracer.Start(req.Context(), name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		method, attribute.String("server.address", s.name), attribute.String("url.full", fullURL(req))))
 	p := &span{Span: made}
-	resp, err := s.send(req.WithContext(ctx), port, p)
+	resp, err := s.admit(req.WithContext(ctx), port, p)
 	if err != nil {
 		p.failed(err)
 		return nil, err

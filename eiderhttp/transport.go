@@ -13,6 +13,7 @@ import (
 
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/breaker"
+	"github.com/eiderhq/eider/breaker/fleet"
 	"github.com/eiderhq/eider/bulkhead"
 	"github.com/eiderhq/eider/registry"
 	"github.com/eiderhq/eider/retry"
@@ -82,6 +83,20 @@ type Transport struct {
 	// NoFloor lets breakers leave out every instance, so that requests fail at once: see roster.Config.NoFloor.
 	NoFloor bool
 
+	// Fleet is the one circuit breaker that each service has for all its callers, wherever they run: when enough of them see
+	// that it fails, or is slow, wherever it is asked, all of them leave it alone, and one request at a time tries it. nil means
+	// none: what a caller finds out stays with it, which is right as long as not all fail together. Store must be set, Key is
+	// put before the service's name, Caller "" means the Registry's. A request is asked for once, before an instance is
+	// picked; who is turned away gets eider.Unavailable around a *breaker.Rejected, and no instance hears of it.
+	//
+	// What counts is what comes of the request when its tries are over, by the same rules as for an instance: a retry that
+	// goes well is a success. That nobody can be called says nothing, nor does what a bulkhead or an instance's breaker turns
+	// away. Fleet.Local has the rules of this caller's own breaker of the service, which decides while the fleet's is closed
+	// and while the store is away; its SlowLimit 0 means ten times Slow, and 10s at least. A trial isn't hedged, and isn't sent
+	// again unless it surely cost nobody anything. It costs a request two looks at the clock more, and each service a stream to
+	// the store.
+	Fleet *fleet.Config
+
 	// Failed tells which answers count against the instance. It doesn't change what is sent again: an answer is the
 	// caller's, whatever its status. nil means 502, 503 and 504, by which a server or what stands before it says that it
 	// can't serve. 500 isn't among them, as it may be the request's fault, and 429 says something of the caller.
@@ -147,7 +162,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if t.TracerProvider != nil {
 		return svc.traced(req, to.port)
 	}
-	return svc.send(req, to.port, nil)
+	return svc.admit(req, to.port, nil)
 }
 
 // route returns the service that a request is for, the zero target if it is for Unknown.
@@ -205,7 +220,12 @@ func (t *Transport) service(name string) (*service, error) {
 	if len(next) >= MaxServices {
 		return nil, eider.Errorf(eider.Limited, "", "this Transport already follows %d services, the most it does; bound its hosts by Transport.Services", MaxServices)
 	}
-	svc := &service{t: t, name: name, unrepeatable: roster.Excluded{Unrepeatable: true}, waiting: roster.Excluded{Unrepeatable: true, NoTrial: true, Waits: true}, budget: retry.Budget{Ratio: t.RetryRatio, MinPerSecond: min(t.RetryRatio, 0)}}
+	svc := &service{t: t, name: name, unrepeatable: roster.Excluded{Unrepeatable: true}, waiting: roster.Excluded{Unrepeatable: true, NoTrial: true, Waits: true},
+		untried: roster.Excluded{Unrepeatable: true, NoTrial: true}, budget: retry.Budget{Ratio: t.RetryRatio, MinPerSecond: min(t.RetryRatio, 0)}}
+	var err error
+	if svc.gate, err = t.gate(name); err != nil {
+		return nil, err
+	}
 	svc.counts = t.Registry.Meter().Service(name)
 	svc.roster = t.following(svc.companion).Follow(t.Registry, name)
 	next[name] = svc
@@ -237,6 +257,7 @@ func (t *Transport) Close() error {
 	var errs []error
 	for _, svc := range *all {
 		errs = append(errs, svc.roster.Close())
+		svc.gate.Close()
 	}
 	return errors.Join(errs...)
 }

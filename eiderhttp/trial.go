@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/eiderhq/eider/internal/gate"
 	"github.com/eiderhq/eider/roster"
 )
 
@@ -13,9 +14,12 @@ import (
 const trialSlow = 3
 
 // first says what the pick of a request's first try has to mind.
-func (s *service) first(req *http.Request, waits bool) *roster.Excluded {
-	if waits {
+func (s *service) first(req *http.Request, waits bool, pass gate.Pass) *roster.Excluded {
+	switch {
+	case waits:
 		return &s.waiting
+	case pass.Trial(): // of the whole service: what comes of one that hung says nothing of the others
+		return &s.untried
 	}
 	if s.roster.TrialWaits() && s.t.tries() > 1 && s.t.repeatable(req) && (!hasBody(req) || req.GetBody != nil) {
 		return nil

@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/internal/gate"
 	"github.com/eiderhq/eider/roster"
 )
 
@@ -36,12 +37,15 @@ type try struct {
 	span            *span // of the request, once its answer has come; nil: none
 
 	choice roster.Choice
+	pass   gate.Pass // of the request
+	rest   gate.Pass // what this try ends of it: it has answered
 	ended  atomic.Bool
 	dialed atomic.Bool // a connection was dialled for it
 	http2  bool        // it is sent by HTTP/2, as far as is known before there is a connection
 	bodied bool        // it was sent with a body, if only an empty one
 	brief  bool        // it is a trial, and can be sent again
 	waits  bool        // it is meant to wait for its answer
+	failed bool        // its answer says that the instance has
 
 	mu       sync.Mutex  // guards what follows, which hooks and timers write
 	attempts int         // that net/http began
@@ -100,20 +104,11 @@ var (
 	errLost          = errors.New("the other instance that it was sent to was the first to answer")
 )
 
-// try sends a request to the chosen instance.
-func (s *service) try(req *http.Request, body *body, port string, choice roster.Choice, now time.Time, span *span, waits bool) (*http.Response, *fault) {
-	y, flt := s.begin(req, body, port, choice, now, waits)
-	if flt != nil {
-		return nil, flt
-	}
-	return y.send(req, body, span)
-}
-
 // begin makes a request ready for the chosen instance.
-func (s *service) begin(req *http.Request, body *body, port string, choice roster.Choice, now time.Time, waits bool) (*try, *fault) {
+func (s *service) begin(req *http.Request, body *body, port string, choice roster.Choice, now time.Time, waits bool, pass gate.Pass) (*try, *fault) {
 	in := choice.Companion().(*instance)
 	//lint:ignore SA1019 whoever still sets Cancel is heard
-	y := &try{Context: req.Context(), in: in, choice: choice, begun: now, hangUp: req.Cancel, waits: waits, brief: choice.Trial() && s.t.repeatable(req)}
+	y := &try{Context: req.Context(), in: in, choice: choice, begun: now, hangUp: req.Cancel, pass: pass, waits: waits, brief: choice.Trial() && s.t.repeatable(req)}
 	in.inFlight.Add(1)
 	in.transport()
 	logical := in.logical(port)
@@ -230,6 +225,7 @@ func (y *try) wrote(info httptrace.WroteRequestInfo) {
 		return
 	}
 	y.choice.Wrote()
+	y.pass.Wrote()
 	limit := y.limit()
 	if limit == 0 {
 		return
@@ -278,7 +274,7 @@ func (y *try) stop() {
 func (y *try) answered(req *http.Request, resp *http.Response, span *span) (*http.Response, *fault) {
 	misdirected := resp.StatusCode == http.StatusMisdirectedRequest
 	// Here and not at the first byte: the header follows at once, and until then the pick only holds up letting go.
-	if misdirected || y.in.t.failed(resp) {
+	if y.failed = misdirected || y.in.t.failed(resp); y.failed {
 		y.choice.Failed()
 	} else {
 		y.choice.Answered()
@@ -319,6 +315,7 @@ func (y *try) end(verdict roster.Outcome) {
 	}
 	y.in.exit()
 	y.choice.Done(verdict)
+	y.settle(outcome(verdict))
 	y.span.ended(verdict == roster.Failure)
 	if y.cancel != nil {
 		y.cancel(errTryEnded)

@@ -34,6 +34,10 @@ const (
 	StreamsOpened  = "eider_client_streams_opened_total"
 	ListedSeconds  = "eider_client_listed_seconds"
 	UnlistedCounts = "eider_client_unlisted"
+	FleetState     = "eider_client_fleet_state"
+	FleetParted    = "eider_client_fleet_parted"
+	FleetPartings  = "eider_client_fleet_partings_total"
+	FleetRejected  = "eider_client_fleet_rejected_total"
 )
 
 // Metrics returns what a Meter counts, ordered as the documentation is.
@@ -53,6 +57,10 @@ func Metrics() []Metric {
 		{StreamsOpened, true, "stream", "streams that a registry has welcomed"},
 		{ListedSeconds, false, "instance", "how long this process' instance has been listed; 0 while it isn't"},
 		{UnlistedCounts, false, "", "this process' instances that aren't listed now"},
+		{FleetState, false, "state", "1 for the state of the fleet's breaker that this process goes by"},
+		{FleetParted, false, "", "1 while this process goes by a breaker of its own: it hasn't joined its fleet's yet, or that one's store is away"},
+		{FleetPartings, true, "", "times that this process has gone on alone because the store of its fleet's breaker failed"},
+		{FleetRejected, true, "by", "requests and calls turned away before any instance was picked"},
 	}
 }
 
@@ -170,6 +178,9 @@ type Service struct {
 	picks, suspects, tries counter
 	nobody                 atomic.Uint64
 	letGo, letGoNanos      atomic.Uint64
+	partings               atomic.Uint64
+	byFleet, byOwn         counter     // turned away
+	fleet                  atomic.Bool // it has a breaker with its fleet
 
 	mu      sync.Mutex
 	retries map[string]uint64 // by reason, of which there are few
@@ -219,6 +230,32 @@ func (s *Service) LetGo(took time.Duration) {
 	s.letGoNanos.Add(uint64(max(took, 0)))
 }
 
+// Fleet says that the service has a breaker with its fleet, so that nothing is told of it where there is none.
+func (s *Service) Fleet() {
+	if s != nil {
+		s.fleet.Store(true)
+	}
+}
+
+// Parted counts that the store of the fleet's breaker has failed.
+func (s *Service) Parted() {
+	if s != nil {
+		s.partings.Add(1)
+	}
+}
+
+// FleetRejected counts a request that the breaker of the service has turned away: the fleet's, or, while that is closed or away,
+// this process' own.
+func (s *Service) FleetRejected(fleet bool) {
+	switch {
+	case s == nil:
+	case fleet:
+		s.byFleet.add()
+	default:
+		s.byOwn.add()
+	}
+}
+
 func (s *Service) tell(name string, emit func(Sample)) {
 	emit(Sample{Picks, name, "", s.picks.sum()})
 	emit(Sample{SuspectPicks, name, "", s.suspects.sum()})
@@ -226,6 +263,11 @@ func (s *Service) tell(name string, emit func(Sample)) {
 	emit(Sample{Tries, name, "", s.tries.sum()})
 	emit(Sample{LetGo, name, "", float64(s.letGo.Load())})
 	emit(Sample{LetGoSeconds, name, "", time.Duration(s.letGoNanos.Load()).Seconds()})
+	if s.fleet.Load() {
+		emit(Sample{FleetPartings, name, "", float64(s.partings.Load())})
+		emit(Sample{FleetRejected, name, "fleet", s.byFleet.sum()})
+		emit(Sample{FleetRejected, name, "own", s.byOwn.sum()})
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for reason, n := range s.retries {

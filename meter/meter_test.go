@@ -33,6 +33,11 @@ func TestCounts(t *testing.T) {
 	s.Tried("")
 	s.Tried("refused")
 	s.LetGo(1500 * time.Millisecond)
+	s.Fleet()
+	s.Parted()
+	s.FleetRejected(true)
+	s.FleetRejected(true)
+	s.FleetRejected(false)
 	m.Service("stock").Picked(false)
 	m.Opened("watch")
 	forget := m.State(func(emit func(meter.Sample)) { emit(meter.Sample{Metric: meter.ViewAge, Service: "orders", Value: 3}) })
@@ -44,7 +49,8 @@ func TestCounts(t *testing.T) {
 	}{
 		{meter.Picks, "orders", "", 2}, {meter.SuspectPicks, "orders", "", 1}, {meter.Nobody, "orders", "", 1}, {meter.Tries, "orders", "", 2},
 		{meter.Retries, "orders", "refused", 1}, {meter.LetGo, "orders", "", 1}, {meter.LetGoSeconds, "orders", "", 1.5},
-		{meter.Picks, "stock", "", 1}, {meter.StreamsOpened, "", "watch", 1}, {meter.ViewAge, "orders", "", 7},
+		{meter.FleetPartings, "orders", "", 1}, {meter.FleetRejected, "orders", "fleet", 2}, {meter.FleetRejected, "orders", "own", 1},
+		{meter.FleetRejected, "stock", "fleet", -1}, {meter.Picks, "stock", "", 1}, {meter.StreamsOpened, "", "watch", 1}, {meter.ViewAge, "orders", "", 7},
 	} {
 		if got := value(all, row.metric, row.service, row.label); got != row.want {
 			t.Errorf("%s of %q %q is %v, want %v", row.metric, row.service, row.label, got, row.want)
@@ -77,6 +83,9 @@ func TestNoMeter(t *testing.T) {
 	s.Nobody()
 	s.Tried("cut")
 	s.LetGo(time.Second)
+	s.Fleet()
+	s.Parted()
+	s.FleetRejected(true)
 	m.Opened("watch")
 	m.State(nil)()
 	if m.Samples() != nil || m.String() != "null" {

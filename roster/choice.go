@@ -49,6 +49,10 @@ func (c *Choice) Companion() Companion {
 	return c.m.companion
 }
 
+// Yields tells whether the instance leaves, is held or has ended, as far as is known by now: whatever comes of the pick then says
+// nothing of it.
+func (c *Choice) Yields() bool { return c.m != nil && c.r.failed(c.m, Failure) == breaker.Neutral }
+
 // Wrote tells that the request is wholly written. One second later it no longer holds up letting go.
 func (c *Choice) Wrote() {
 	if c.m == nil || atomic.LoadUint32(&c.state)&(isWritten|isDone) != 0 {

@@ -148,6 +148,14 @@ func (r *Roster) orphaned(err error) {
 	r.begun()
 }
 
+// Await waits for the first view, as Take does, until ctx ends.
+func (r *Roster) Await(ctx context.Context) error {
+	if r.snap.Load() != nil {
+		return nil
+	}
+	return r.await(ctx)
+}
+
 // await waits for the first snapshot.
 func (r *Roster) await(ctx context.Context) error {
 	op := "pick " + r.service
