@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc/connectivity"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/breaker"
+	"github.com/eiderhq/eider/internal/gate"
 	"github.com/eiderhq/eider/meter"
 	"github.com/eiderhq/eider/roster"
 )
@@ -34,6 +36,7 @@ type policyOf struct {
 	cl     *client
 	to     goal
 	roster *roster.Roster
+	gate   *gate.Gate     // of the service's whole fleet; nil: none
 	counts *meter.Service // nil: nothing is counted
 	late   *time.Timer    // the first view hasn't come in time
 
@@ -58,9 +61,16 @@ func (p *policyOf) UpdateClientConnState(s balancer.ClientConnState) error {
 	}
 	p.cl, p.to, p.counts = f.cl, f.to, f.cl.reg.Meter().Service(f.to.service)
 	set := &f.cl.set
+	if set.Fleet != nil {
+		var err error
+		if p.gate, err = f.cl.gate(f.to.service).New(); err != nil {
+			p.cc.UpdateState(balancer.State{ConnectivityState: connectivity.TransientFailure, Picker: failing{err}})
+			return err
+		}
+	}
 	p.roster = roster.Config{Companion: p.companion, Applied: p.applied,
 		Breaker: set.Breaker, NoBreakers: set.NoBreakers, NoFloor: set.NoFloor, Bulkhead: set.Bulkhead, Slow: set.Slow}.Follow(f.cl.reg, f.to.service)
-	p.cl.follows.Store(p.roster)
+	p.cl.follows.Store(p)
 	if limit := orDefault(f.cl.set.ViewTimeout, 10*time.Second); limit > 0 {
 		p.late = time.AfterFunc(limit, func() { p.unviewed(limit) })
 	}
@@ -104,7 +114,7 @@ func (p *policyOf) publish() {
 	known := p.viewed && !p.closed
 	p.mu.Unlock()
 	if known {
-		p.cc.UpdateState(balancer.State{ConnectivityState: state, Picker: &picker{p.cl, p.roster, p.counts}})
+		p.cc.UpdateState(balancer.State{ConnectivityState: state, Picker: &picker{p.cl, p.roster, p.gate, p.counts}})
 	}
 }
 
@@ -138,6 +148,7 @@ func (p *policyOf) Close() {
 	if p.roster != nil {
 		p.roster.Close()
 	}
+	p.gate.Close()
 }
 
 // failing is the picker while nothing can be picked.
@@ -152,6 +163,7 @@ func (f failing) Pick(balancer.PickInfo) (balancer.PickResult, error) {
 type picker struct {
 	cl     *client
 	roster *roster.Roster
+	gate   *gate.Gate
 	counts *meter.Service
 }
 
@@ -166,11 +178,12 @@ func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 // that a pick is handed out gRPC sees to its end, for it calls Done whatever happens. Before that it calls nobody: it
 // waits for the next picker, or gives up. So what isn't ready is given back at once, and picked anew if gRPC asks again.
 func (p *picker) lost(info balancer.PickInfo) (balancer.PickResult, error) {
-	c := &call{Context: info.Ctx, cl: p.cl, method: info.FullMethodName, not: spared, waits: true} // it may be a stream
+	c := &call{Context: info.Ctx, cl: p.cl, method: info.FullMethodName, not: spared, waits: true, lost: true} // it may be a stream
 	c.done = c.finished
-	to, err := c.pick(&picker{p.cl, p.roster, nil}, info.Ctx)
+	to, err := c.pick(&picker{p.cl, p.roster, p.gate, nil}, info.Ctx)
 	if err != nil {
 		c.ended(nil)
+		c.unasked(breaker.Neutral)
 		return to, err
 	}
 	p.counts.Tried("") // once for all that were given back

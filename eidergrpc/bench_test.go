@@ -63,7 +63,7 @@ func eiderPicker(t testing.TB) (balancer.Picker, context.Context) {
 	}
 	first.Done(roster.Neutral)
 	p.ExitIdle()
-	return &picker{cl, p.roster, w.counts.Service("orders")}, cl.newCall(t.Context(), sayMethod, false)
+	return &picker{cl, p.roster, nil, w.counts.Service("orders")}, cl.newCall(t.Context(), sayMethod, false)
 }
 
 func pickOnce(t testing.TB, p balancer.Picker, info balancer.PickInfo) {

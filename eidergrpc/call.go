@@ -15,6 +15,7 @@ import (
 
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/breaker"
+	"github.com/eiderhq/eider/internal/gate"
 	"github.com/eiderhq/eider/internal/tries"
 	"github.com/eiderhq/eider/roster"
 )
@@ -53,6 +54,14 @@ type call struct {
 	tried  tries.List
 	why    error
 	span   *span
+
+	pass   gate.Pass
+	asked  bool
+	lost   bool      // nobody but gRPC knows of its end
+	answer bool      // the last try has had one, if only a status
+	failed bool      // a try has shown that its instance fails
+	yields bool      // the last one's instance is on its way out, so that it shows nothing of the service
+	first  time.Time // it was asked for
 
 	cancel  func()      // ends the try, should it be a trial; nil: it isn't to be one
 	timer   *time.Timer // of the trial
@@ -133,12 +142,16 @@ func (c *call) pick(p *picker, ctx context.Context) (balancer.PickResult, error)
 				return balancer.PickResult{}, err
 			}
 		}
+		if err := c.pass.Late(); err != nil {
+			return balancer.PickResult{}, c.late(err)
+		}
 		switch c.in.state.Load() {
 		case ready:
 			c.phase = out
 			c.time()
 			if c.opened || !c.streams {
 				c.choice.Wrote() // see docs/decisions/0010: from here the SubConn is the fence
+				c.pass.Wrote()
 			}
 			if c.bare && ctx.Value(c.cl.metaKey) == nil { // else a stats handler has put some between the call and gRPC
 				c.to.Store(c.in)
@@ -173,8 +186,12 @@ func (c *call) take(p *picker) error {
 			return c.refuse(flt, why)
 		}
 	}
+	if err := c.ask(p); err != nil {
+		return err
+	}
+	trial := c.pass.Trial()              // of the whole service: what comes of one that hung says nothing of the others
 	c.not.Unrepeatable = c.cancel == nil // it has no bound but the call's own deadline, so one that hangs isn't sent again
-	c.not.NoTrial = c.cancel == nil && c.spares
+	c.not.NoTrial = c.cancel == nil && c.spares || trial
 	c.not.Waits = c.waits
 	choice, err := p.roster.Take(c.Context, &c.not)
 	if err != nil && flt != nil && flt.fresh && (eider.KindOf(err) == eider.NoInstance || errors.Is(err, breaker.ErrRejected)) {
@@ -184,6 +201,7 @@ func (c *call) take(p *picker) error {
 	if err != nil {
 		if flt == nil {
 			c.why = err
+			c.unasked(breaker.Neutral) // nobody has been called: not even that all have left says that the service fails
 			return err
 		}
 		if eider.KindOf(err) != eider.NoInstance {
@@ -204,6 +222,8 @@ func (c *call) next(flt *fault) error {
 	switch {
 	case c.tried.Spent(c.cl.tries()):
 		return tries.ErrSpent
+	case !c.mayGoOn(flt):
+		return errTrial
 	case flt.costs && !flt.trial && !c.cl.budget.Allow(time.Now()):
 		return tries.ErrBudget
 	}
@@ -215,6 +235,7 @@ func (c *call) next(flt *fault) error {
 func (c *call) refuse(flt *fault, why error) error {
 	c.why = c.tried.End(why)
 	if !flt.status {
+		c.unasked(c.shown(c.why))
 		c.flt, c.not, c.tried = nil, spared, tries.List{}
 		return c.why
 	}
@@ -225,6 +246,7 @@ func (c *call) refuse(flt *fault, why error) error {
 func (c *call) fail(flt *fault) {
 	c.phase, c.flt, c.left = unpicked, flt, flt.cause.String()
 	rec := c.choice.Instance()
+	c.lesson(flt.outcome)
 	c.choice.Done(flt.outcome)
 	c.not.Add(rec.Incarnation)
 	c.tried.Add(flt.Failed, flt.cause == Refused || flt.trial, c.cl.tries())
@@ -248,6 +270,9 @@ func (c *call) finished(info balancer.DoneInfo) {
 		c.phase = undecided
 		return
 	}
+	if c.lost {
+		defer func() { c.settle(info.Err) }()
+	}
 	if flt := c.judge(info); flt != nil {
 		c.fail(flt)
 		return
@@ -258,7 +283,9 @@ func (c *call) finished(info balancer.DoneInfo) {
 		c.left = Unopened.String()
 		c.choice.Done(roster.Neutral)
 	default:
-		c.choice.Done(c.judgeAnswer(info.Err))
+		o := c.judgeAnswer(info.Err)
+		c.lesson(o)
+		c.choice.Done(o)
 	}
 }
 
@@ -296,6 +323,7 @@ func (c *call) wrote() {
 	c.opened = true
 	if c.phase == out {
 		c.choice.Wrote()
+		c.pass.Wrote()
 	}
 }
 
@@ -307,6 +335,7 @@ func (c *call) answered(said []string) {
 		return
 	}
 	c.choice.Answered()
+	c.pass = c.pass.Answered()
 	if len(said) == 1 {
 		c.leaving(said[0])
 	}
@@ -326,6 +355,8 @@ func (c *call) again(err error) bool {
 		c.why = tries.ErrFinal
 	case flt.allows == repeatable && !c.cl.mayRepeat(c.method):
 		c.why = errNotRepeatable
+	case !c.mayGoOn(flt):
+		c.why = errTrial
 	case c.tried.Spent(c.cl.tries()):
 		c.why = tries.ErrSpent
 	}

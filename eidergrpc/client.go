@@ -14,10 +14,10 @@ import (
 
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/breaker"
+	"github.com/eiderhq/eider/breaker/fleet"
 	"github.com/eiderhq/eider/bulkhead"
 	"github.com/eiderhq/eider/registry"
 	"github.com/eiderhq/eider/retry"
-	"github.com/eiderhq/eider/roster"
 )
 
 // Config sets a client up. The zero value works.
@@ -45,6 +45,20 @@ type Config struct {
 
 	// NoFloor lets breakers leave out every instance, so that calls fail at once: see roster.Config.NoFloor.
 	NoFloor bool
+
+	// Fleet is the one circuit breaker that the service has for all its callers, wherever they run: when enough of them see that
+	// it fails, or is slow, wherever it is asked, all of them leave it alone, and one call at a time tries it. nil means none:
+	// what a caller finds out stays with it, which is right as long as not all fail together. Store must be set, Key is put
+	// before the service's name, Caller "" means the handle's. A call is asked for once, before an instance is picked; who is
+	// turned away gets UNAVAILABLE around a *breaker.Rejected at once, waiting for ready or not.
+	//
+	// What counts is what comes of the call when its tries are over, by the same rules as for an instance. That nobody can be
+	// called says nothing, nor does what a bulkhead or an instance's breaker turns away. Fleet.Local has the rules of this
+	// channel's own breaker of the service, which decides while the fleet's is closed and while the store is away; its SlowLimit 0
+	// means ten times Slow, and 10s at least. A trial isn't tried again unless it surely cost nobody anything; a stream that is
+	// one has gone well with its first answer, or when it hasn't failed for as long as Slow. It costs a call two looks at the clock
+	// more, and each channel a stream to the store.
+	Fleet *fleet.Config
 
 	// Failed tells which statuses that an instance has sent count against it. It doesn't change what is tried again. nil
 	// means UNAVAILABLE, by which a server or a proxy says that it can't serve, and DEADLINE_EXCEEDED if the call has taken
@@ -96,6 +110,11 @@ func (c Config) NewClient(target string, reg *registry.Registry, opts ...grpc.Di
 	if !strings.Contains(target, "://") {
 		target = scheme + ":///" + target
 	}
+	return c.client(reg).dial(target, opts)
+}
+
+// client is what the calls of a channel share, to be dialled with once.
+func (c Config) client(reg *registry.Registry) *client {
 	cl := &client{reg: reg, set: c, budget: retry.Budget{Ratio: c.RetryRatio, MinPerSecond: min(c.RetryRatio, 0)}, repeatable: map[string]bool{}, waiting: map[string]bool{}, metaKey: keyOfMetadata()}
 	for _, method := range c.Idempotent {
 		cl.repeatable[method] = true
@@ -103,6 +122,10 @@ func (c Config) NewClient(target string, reg *registry.Registry, opts ...grpc.Di
 	for _, method := range c.Waits {
 		cl.waiting[method] = true
 	}
+	return cl
+}
+
+func (cl *client) dial(target string, opts []grpc.DialOption) (*grpc.ClientConn, error) {
 	all := append([]grpc.DialOption{}, opts...)
 	all = append(all,
 		grpc.WithResolvers(&resolverBuilder{cl}),
@@ -111,6 +134,11 @@ func (c Config) NewClient(target string, reg *registry.Registry, opts ...grpc.Di
 		grpc.WithChainUnaryInterceptor(cl.unary), // the last of the chain: the user's are around it
 		grpc.WithChainStreamInterceptor(cl.stream),
 	)
+	if cl.set.Fleet != nil {
+		if err := cl.gate("its-service").Validate(); err != nil {
+			return nil, &eider.Error{Op: "dial " + target, Kind: eider.Invalid, Err: err}
+		}
+	}
 	cc, err := grpc.NewClient(target, all...)
 	if err != nil {
 		return nil, &eider.Error{Op: "dial " + target, Kind: eider.Invalid, Err: err}
@@ -127,7 +155,7 @@ type client struct {
 	waiting    map[string]bool // likewise
 	metaKey    any             // of outgoing metadata in contexts
 	counts     [causes]atomic.Uint64
-	follows    atomic.Pointer[roster.Roster] // nil before the channel's first call
+	follows    atomic.Pointer[policyOf] // nil before the channel's first call
 }
 
 // connecting is how a connection is made. Who is dialled when is the roster's to say, which sets aside whoever

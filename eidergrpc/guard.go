@@ -14,7 +14,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/eiderhq/eider/breaker"
+	"github.com/eiderhq/eider/breaker/fleet"
 	"github.com/eiderhq/eider/bulkhead"
+	"github.com/eiderhq/eider/internal/gate"
 )
 
 // Guard is for those who have a channel of their own: it puts a breaker, and a bulkhead if asked, before what that calls,
@@ -29,49 +31,85 @@ type Guard struct {
 	// slow. The caller's deadline counts if it left a second.
 	Breaker breaker.Config
 
+	// Fleet is the one breaker that all callers have of whoever serves it, as Config.Fleet tells; nil means none. Store and Key must
+	// be set, and Local isn't used: Breaker has the rules. A Guard with a Fleet is ended by Close.
+	Fleet *fleet.Config
+
 	Bulkhead *bulkhead.Config // bounds the unary calls in flight; nil means none
 
 	// Failed tells which statuses are failures; nil means UNAVAILABLE, and DEADLINE_EXCEEDED after a second: see Config.Failed.
 	Failed func(codes.Code) bool
 
 	once     sync.Once
-	breaker  *breaker.Breaker
+	gate     *gate.Gate
+	wrong    error // with Fleet
 	bulkhead *bulkhead.Bulkhead
 }
 
 func (g *Guard) start() {
 	g.once.Do(func() {
-		g.breaker = breaker.New(g.Breaker)
+		g.gate = gate.Alone(g.Breaker)
+		if g.Fleet != nil {
+			set := gate.Config{Fleet: *g.Fleet, Slow: time.Second}
+			set.Fleet.Local = g.Breaker
+			if together, err := set.New(); err != nil {
+				g.wrong = err
+			} else {
+				g.gate = together
+			}
+		}
 		if g.Bulkhead != nil {
 			g.bulkhead = bulkhead.New(*g.Bulkhead)
 		}
 	})
 }
 
-// Snapshot is what the breaker knows.
+// Snapshot is what the breaker knows, with a Fleet this caller's own.
 func (g *Guard) Snapshot() breaker.Snapshot {
 	g.start()
-	return g.breaker.Snapshot()
+	return g.gate.Own().Snapshot()
+}
+
+// Close ends what a Fleet has begun. Calls go on, each by this caller's own breaker.
+func (g *Guard) Close() {
+	g.start()
+	g.gate.Close()
+}
+
+// ask asks the breaker for a call.
+func (g *Guard) ask(ctx context.Context, waits bool) (gate.Pass, error) {
+	g.start()
+	if g.wrong != nil {
+		return gate.Pass{}, &Error{codes.InvalidArgument, g.wrong}
+	}
+	pass, err := g.gate.Ask(ctx, waits)
+	if err != nil {
+		return pass, &Error{codes.Unavailable, err}
+	}
+	return pass, nil
 }
 
 // Unary is a [grpc.UnaryClientInterceptor]. A call that the guards don't let through gets UNAVAILABLE, with the
 // *breaker.Rejected or *bulkhead.Full below it.
 func (g *Guard) Unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	g.start()
-	permit, err := g.breaker.Allow()
+	pass, err := g.ask(ctx, false)
 	if err != nil {
-		return &Error{codes.Unavailable, err}
+		return err
 	}
 	var slot bulkhead.Slot
 	if g.bulkhead != nil {
 		if slot, err = g.bulkhead.Acquire(ctx); err != nil {
-			permit.Settle(breaker.Neutral)
+			pass.Settle(breaker.Neutral)
 			return &Error{codes.Unavailable, err}
 		}
 	}
+	if err := pass.Late(); err != nil {
+		slot.Forget()
+		return &Error{codes.Unavailable, err}
+	}
 	begun, o := time.Now(), breaker.Failure // what a panic is
 	defer func() {
-		permit.Settle(o)
+		pass.Settle(o)
 		if o == breaker.Neutral {
 			slot.Forget()
 		} else {
@@ -86,15 +124,14 @@ func (g *Guard) Unary(ctx context.Context, method string, req, reply any, cc *gr
 // Stream is a [grpc.StreamClientInterceptor]. What counts is how the stream ends; one that is a trial has gone well with its
 // first message.
 func (g *Guard) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	g.start()
-	permit, err := g.breaker.Allow()
+	pass, err := g.ask(ctx, true)
 	if err != nil {
+		return nil, err
+	}
+	if err := pass.Late(); err != nil {
 		return nil, &Error{codes.Unavailable, err}
 	}
-	if !permit.Trial() {
-		permit = permit.Answered()
-	}
-	s := &guardedStream{g: g, begun: time.Now(), permit: permit, ctx: ctx}
+	s := &guardedStream{g: g, begun: time.Now(), pass: pass, ctx: ctx}
 	opened := false
 	defer func() {
 		if !opened {
@@ -103,6 +140,7 @@ func (g *Guard) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Clie
 	}()
 	s.ClientStream, err = open(ctx, desc, cc, method, opts...)
 	opened = true
+	pass.Wrote()
 	if err != nil {
 		s.end(g.judge(ctx, err, time.Since(s.begun)))
 		return nil, err
@@ -130,11 +168,11 @@ func (g *Guard) judge(ctx context.Context, err error, took time.Duration) breake
 // guardedStream settles its permit with what it ends with.
 type guardedStream struct {
 	grpc.ClientStream
-	g      *Guard
-	ctx    context.Context
-	begun  time.Time
-	permit breaker.Permit
-	ended  atomic.Bool
+	g     *Guard
+	ctx   context.Context
+	begun time.Time
+	pass  gate.Pass
+	ended atomic.Bool
 }
 
 func (s *guardedStream) RecvMsg(m any) error {
@@ -144,7 +182,7 @@ func (s *guardedStream) RecvMsg(m any) error {
 		s.end(breaker.Success)
 	case err != nil:
 		s.end(s.g.judge(s.ctx, err, time.Since(s.begun)))
-	case s.permit.Trial():
+	case s.pass.Trial():
 		s.end(breaker.Success)
 	}
 	return err
@@ -152,6 +190,6 @@ func (s *guardedStream) RecvMsg(m any) error {
 
 func (s *guardedStream) end(o breaker.Outcome) {
 	if !s.ended.Swap(true) {
-		s.permit.Settle(o)
+		s.pass.Settle(o)
 	}
 }

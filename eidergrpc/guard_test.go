@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/eiderhq/eider/breaker"
+	"github.com/eiderhq/eider/breaker/fleet"
 	"github.com/eiderhq/eider/bulkhead"
 )
 
@@ -147,11 +148,45 @@ func TestAGuardsStreams(t *testing.T) {
 	if s := g.Snapshot(); s.InFlight != 0 || s.Slow != 0 || s.State != breaker.Closed {
 		t.Errorf("a stream that goes on: %+v", s)
 	}
-	g.breaker.Report(breaker.Refused)
+	g.gate.Own().Report(breaker.Refused)
 	if err := talkBy(ctx, cc); err != nil { // the trial
 		t.Fatal(err)
 	}
 	if s := g.Snapshot(); s.State != breaker.Closed {
 		t.Errorf("after a trial that was answered: %+v", s)
+	}
+}
+
+// TestAGuardsFleet is shared by the Guards of several processes.
+func TestAGuardsFleet(t *testing.T) {
+	store := fleet.NewMemory(0)
+	p := &parrot{name: "a", do: func(context.Context) error { return status.Error(codes.Unavailable, "no") }}
+	var all []*grpc.ClientConn
+	for range 2 {
+		g := &Guard{Breaker: breaker.Config{Window: 1000}, Fleet: &fleet.Config{Store: store, Key: "shop", Quorum: 2,
+			Report: 5 * time.Millisecond, Poll: 10 * time.Millisecond, OpenFor: forHours, MaxOpen: forHours, Wait: patience}}
+		t.Cleanup(g.Close)
+		all = append(all, guarded(t, g, p))
+	}
+	rejects := func(err error) bool {
+		r, ok := errors.AsType[*breaker.Rejected](err)
+		return ok && r.Name == "shop of the fleet" && status.Code(err) == codes.Unavailable
+	}
+	for end := time.Now().Add(patience); ; {
+		turned := 0
+		for _, cc := range all {
+			if rejects(sayBy(t.Context(), cc)) && rejects(talkBy(t.Context(), cc)) {
+				turned++
+			}
+		}
+		if turned == len(all) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("it never opened")
+		}
+	}
+	if err := sayBy(t.Context(), guarded(t, &Guard{Fleet: &fleet.Config{Store: store}}, p)); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("without a key: %v", err)
 	}
 }

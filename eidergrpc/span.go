@@ -76,8 +76,13 @@ func (p *span) fault(f *fault) {
 		attribute.String("error.type", f.cause.String()), attribute.String("exception.message", f.Reason)))
 }
 
-// end ends the span with the call, once.
+// end ends the call, and its span with it, once.
 func (c *call) end(err error) {
+	if c.cl.set.Fleet != nil {
+		c.mu.Lock()
+		c.settle(err)
+		c.mu.Unlock()
+	}
 	p := c.span
 	if p == nil || p.over.Swap(true) {
 		return

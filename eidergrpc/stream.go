@@ -18,7 +18,14 @@ func (cl *client) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Cl
 	c := cl.newCall(ctx, method, true)
 	opts = append(opts[:len(opts):len(opts)], grpc.OnFinish(c.streamEnded))
 	s := &stream{c: c, one: !desc.ServerStreams, open: func() (grpc.ClientStream, error) { return open(c, desc, cc, method, opts...) }}
+	returned := false
+	defer func() {
+		if !returned {
+			c.broken()
+		}
+	}()
 	first, err := s.opened()
+	returned = true
 	if err != nil {
 		c.end(err)
 		return nil, err

@@ -18,8 +18,8 @@ const trialSlow = 3
 // trialWaits tells whether the first try of a unary call that can be sent again may be a trial. One that begins a moment
 // before the registry asks has no bound, and so is none: the next of its kind will be.
 func (cl *client) trialWaits() bool {
-	r := cl.follows.Load()
-	return r != nil && r.TrialWaits()
+	p := cl.follows.Load()
+	return p != nil && p.roster.TrialWaits()
 }
 
 // trying makes the first try of a call, in a context that can be ended before the call's own.

@@ -13,6 +13,9 @@ import (
 func (cl *client) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	c := cl.newCall(ctx, method, false)
 	c.spares = cl.tries() > 1 && cl.mayRepeat(method)
+	if cl.set.Fleet != nil {
+		defer c.broken()
+	}
 	for first := true; ; first = false {
 		var err error
 		if first && c.spares && cl.trialWaits() {
