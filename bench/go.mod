@@ -26,6 +26,8 @@ require (
 	github.com/coreos/go-semver v0.3.1 // indirect
 	github.com/coreos/go-systemd/v22 v22.7.0 // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
+	github.com/eiderhq/eider/breaker/etcdstore v0.0.0-00010101000000-000000000000
+	github.com/eiderhq/eider/breaker/redisstore v0.0.0-00010101000000-000000000000
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
@@ -76,3 +78,7 @@ require (
 )
 
 replace github.com/eiderhq/eider => ../
+
+replace github.com/eiderhq/eider/breaker/redisstore => ../breaker/redisstore
+
+replace github.com/eiderhq/eider/breaker/etcdstore => ../breaker/etcdstore

@@ -20,6 +20,10 @@ type Table struct {
 func FleetTables() []Table {
 	return []Table{
 		{"gobreaker's distributed breaker, over Redis", Sony},
+		{"the same calls by a fleet's breaker, over Redis", fleetFifty},
+		{"what Redis has to do for fifty callers", fleetLoad},
+		{"how soon all have it", fleetSoon},
+		{"what one caller's part holds", fleetWeight},
 	}
 }
 

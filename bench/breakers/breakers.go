@@ -61,7 +61,7 @@ type Subject struct {
 
 // Subjects are all, the floors first.
 func Subjects() []Subject {
-	return slices.Concat(floors(), eiders(), peers())
+	return slices.Concat(floors(), eiders(), fleets(), peers())
 }
 
 // Knows says whether the subject has such a path.

@@ -97,7 +97,8 @@ func TestSubjectsTakeTurns(t *testing.T) {
 
 // What speed depends on is measured by the gates; what a call allocates and a breaker holds is the same on every machine.
 func TestEiderAllocatesNothing(t *testing.T) {
-	held(t, "allocations a call")
+	held(t, "breaker: allocations a call")
+	held(t, "fleet: allocations a call")
 }
 
 func TestABreakerIsSmall(t *testing.T) {

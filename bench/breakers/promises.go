@@ -37,12 +37,27 @@ func Promises() []Promise {
 		add("the same, one in ten fails", 1, Mixed, []string{EiderUntimed, EiderPlainDo}, []string{Kitex})
 		add("not timed / load, add", 3, Success, []string{EiderUntimed}, []string{Bare})
 		add("open / one clock read", 1.5, Open, []string{Eider, EiderUntimed}, []string{Read})
+		all = append(all, fleetPromises(stage)...)
 	}
 	return append(all,
-		Promise{"breaker: allocations a call, over none / 1", 0, allocations},
+		Promise{"breaker: allocations a call, over none / 1", 0, func(int) (Reading, error) { return allocations(eiders()) }},
+		Promise{"fleet: allocations a call, over none / 1", 0, func(int) (Reading, error) { return allocations(fleets()) }},
 		Promise{"breaker: bytes of one with 100 outcomes / 512", 1, bytesOfOne},
 		Promise{"breaker: goroutines of one, over none / 1", 0, goroutinesOfOne},
 	)
+}
+
+// fleetPromises are a fleet's breaker beside a caller's own with the same settings.
+func fleetPromises(stage Stage) (all []Promise) {
+	for _, p := range []Path{Success, Mixed, Open} {
+		for _, pair := range [][2]string{{Fleet, Eider}, {FleetDo, EiderDo}} {
+			name := fmt.Sprintf("fleet, %s: %s, %s / one's own", stage.Name, p, map[bool]string{true: "by Do", false: "by Allow"}[pair[0] == FleetDo])
+			all = append(all, Promise{name, 1.2, func(rounds int) (Reading, error) {
+				return beside(pair[:1], pair[1:], p, stage, rounds)
+			}})
+		}
+	}
+	return all
 }
 
 func namesOf(want func(Subject) bool) (names []string) {
@@ -77,9 +92,9 @@ func beside(eiders, peers []string, p Path, stage Stage, rounds int) (Reading, e
 }
 
 // allocations sums over all paths and ways: any is one too many.
-func allocations(int) (Reading, error) {
+func allocations(subjects []Subject) (Reading, error) {
 	r := Reading{Peer: 1, Unit: "allocations"}
-	for _, s := range eiders() {
+	for _, s := range subjects {
 		for _, p := range []Path{Success, Mixed, Open} {
 			n, bytes, err := Allocations(s, p)
 			if err != nil {
