@@ -12,6 +12,7 @@ import (
 	"github.com/eiderhq/eider/breaker/etcdstore"
 	"github.com/eiderhq/eider/breaker/fleet"
 	"github.com/eiderhq/eider/breaker/redisstore"
+	"github.com/eiderhq/eider/registry"
 )
 
 // place is where a store is. Each caller opens a client of its own, as a process does.
@@ -27,7 +28,7 @@ func placed(each time.Duration) []func() (*place, error) {
 	at := func(open func(time.Duration) (*place, error)) func() (*place, error) {
 		return func() (*place, error) { return open(each) }
 	}
-	all := []func() (*place, error){at(redisPlace), at(etcdPlace)}
+	all := []func() (*place, error){at(registryPlace), at(redisPlace), at(etcdPlace)}
 	if each == 0 {
 		memory := func() (*place, error) {
 			store := fleet.NewMemory(0)
@@ -48,6 +49,25 @@ func away(addr string, each time.Duration) (string, func(), error) {
 		return "", nil, err
 	}
 	return f.addr(), f.Close, nil
+}
+
+func registryPlace(each time.Duration) (*place, error) {
+	n, err := startNode("--fresh")
+	if err != nil {
+		return nil, err
+	}
+	addr, near, err := away(n.grpc, each)
+	if err != nil {
+		n.stop()
+		return nil, err
+	}
+	p := &place{name: "registry"}
+	p.open = func() (fleet.Store, func() error, error) {
+		reg := registry.Open(registry.Config{Addr: addr, Logger: quiet()})
+		return reg.Fleet(), reg.Close, nil
+	}
+	p.end = func() error { near(); n.stop(); return nil }
+	return p, nil
 }
 
 func redisPlace(each time.Duration) (*place, error) {

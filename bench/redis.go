@@ -38,6 +38,7 @@ func startRedis() (*redisServer, error) {
 		return nil, err
 	}
 	s := &redisServer{addr: addr, cmd: exec.Command(binary, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", os.TempDir())}
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it hears nothing of the end of who started it
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}
