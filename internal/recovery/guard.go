@@ -11,7 +11,7 @@ import (
 const (
 	OpenFor = time.Second     // of every breaker, the first time: a fifth of the default, so that nobody waits long for the scene
 	Ramp    = 2 * time.Second // after closing, where there is one
-	Wait    = 2 * time.Second // for the store: more than the default, since a machine that is busy with the scene isn't a store that is away
+	Wait    = time.Second     // for the store: more than the default, since a machine that is busy with the scene isn't a store that is away
 )
 
 // Guard makes the breaker of one caller.
