@@ -152,8 +152,8 @@ func (b *Breaker) together(ctx context.Context, v *view) (Permit, error) {
 	return Permit{local: p}, err
 }
 
-// Live tells whether the call may still be made: the time of a trial, or its lease, may have ended while its caller was kept from it. Ask
-// just before you dial.
+// Live tells whether the call may still be made: the time of a trial, or its lease, may have ended while its caller was kept from it, or an
+// operator may have overruled it. Ask just before you dial.
 func (p Permit) Live() bool { return p.trial == nil || p.trial.live() }
 
 // Trial tells whether it is the fleet's one trial: make one call with it, no second try and no hedge.

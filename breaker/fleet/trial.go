@@ -20,8 +20,12 @@ type trial struct {
 	over  atomic.Bool
 }
 
-// live ends with the trial's time, before its lease: then it has failed, and another may try.
-func (t *trial) live() bool { return !t.over.Load() && t.b.now() < t.until }
+// live ends with the trial's time, before its lease: then it has failed, and another may try. It ends as well when the fleet has got on
+// without it: it has been overruled by an operator, or forgotten by the store. Who is alone knows of neither.
+func (t *trial) live() bool {
+	v := t.b.view.Load()
+	return !t.over.Load() && t.b.now() < t.until && (v == nil || v.fence() == t.fence)
+}
 
 // begin hands the permit to a call.
 func (b *Breaker) begin(t *trial) Permit {

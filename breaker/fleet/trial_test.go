@@ -41,6 +41,30 @@ func TestATrialThatNeverReturns(t *testing.T) {
 	})
 }
 
+// Its time is up, and the store takes its time to hear of it: it may not be made meanwhile.
+func TestATrialWhoseTimeIsUpIsntLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := callers(t, 3, Config{Store: slowly{&sick{Memory: NewMemory(0)}, 100 * time.Millisecond}})
+		trip(t, all)
+		pass(5*time.Second + spread)
+		p, err := all[0].Allow(t.Context())
+		if err != nil || !p.Trial() {
+			t.Fatal(err)
+		}
+		pass(7500*time.Millisecond - time.Millisecond)
+		if !p.Live() {
+			t.Error("its time isn't up, and it isn't live")
+		}
+		pass(50 * time.Millisecond)
+		if s := all[0].Snapshot(); s.Holder != "caller-0" {
+			t.Fatalf("the store has heard of it: %+v", s.Record)
+		}
+		if p.Live() {
+			t.Error("it is live")
+		}
+	})
+}
+
 func TestAProberThatIsPausedPastItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := NewMemory(0)
