@@ -24,6 +24,9 @@ type watcher struct {
 
 	// under the Store's mu
 	version uint64    // of what it has read last
+	rumour  uint64    // another version that this Store has heard of since it began to read
+	hearsay bool      // there is a rumour
+	unsure  bool      // it must read whatever the rumour: it was not subscribed, or rumours differ
 	heard   time.Time // when this Store last heard of the key
 	refused error     // why there will be no push
 }
@@ -53,7 +56,7 @@ func (s *Store) Watch(ctx context.Context, key string) iter.Seq2[fleet.Sight, er
 			for quiet := true; quiet; {
 				select {
 				case <-w.nudge:
-					quiet = false
+					quiet = !s.news(w)
 				case <-timer.C:
 					left := s.poll - s.silence(w)
 					quiet = left > 0
@@ -71,6 +74,7 @@ func (s *Store) Watch(ctx context.Context, key string) iter.Seq2[fleet.Sight, er
 func (s *Store) read(ctx context.Context, w *watcher) (fleet.Sight, error) {
 	s.mu.Lock()
 	err := w.refused
+	w.hearsay, w.unsure = false, false
 	s.mu.Unlock()
 	if err != nil {
 		return fleet.Sight{}, explained(ctx, "Watch", w.key, err)
@@ -80,6 +84,13 @@ func (s *Store) read(ctx context.Context, w *watcher) (fleet.Sight, error) {
 	defer s.mu.Unlock()
 	w.version, w.heard = seen.Version, time.Now()
 	return seen, err
+}
+
+// news is whether a nudge was for something that it hasn't read meanwhile.
+func (s *Store) news(w *watcher) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return w.unsure || w.hearsay && w.rumour != w.version
 }
 
 func (s *Store) silence(w *watcher) time.Duration {
@@ -122,6 +133,8 @@ func (s *Store) saw(key string, version uint64) {
 	for _, w := range s.watchers[key] {
 		w.heard = time.Now()
 		if w.version != version {
+			w.unsure = w.unsure || w.hearsay && w.rumour != version
+			w.rumour, w.hearsay = version, true
 			w.wake()
 		}
 	}
@@ -132,7 +145,7 @@ func (s *Store) wakeAll(refused error) {
 	defer s.mu.Unlock()
 	for _, watchers := range s.watchers {
 		for _, w := range watchers {
-			w.refused = refused
+			w.refused, w.unsure = refused, true
 			w.wake()
 		}
 	}

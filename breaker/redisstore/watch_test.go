@@ -1,0 +1,54 @@
+package redisstore
+
+import (
+	"testing"
+	"time"
+)
+
+// What a watcher hears while it reads is often what it reads: the answer of a Swap of its own, and the message of it.
+func TestRumours(t *testing.T) {
+	for _, c := range []struct {
+		what   string
+		heard  []uint64 // since it began to read, when it had version 1
+		read   uint64
+		unsure bool // it must read again
+	}{
+		{"nothing", nil, 1, false},
+		{"what it has", []uint64{1}, 1, false},
+		{"what it reads, before or after", []uint64{2, 2}, 2, false},
+		{"another than it reads", []uint64{3}, 2, true},
+		{"that the record is lost, and it reads that", []uint64{0}, 0, false},
+		{"that the record is lost, and it reads one", []uint64{0}, 2, true},
+		{"a newer one, and then what a late answer says", []uint64{3, 2}, 2, true},
+		{"one after the other", []uint64{2, 3}, 3, true},
+	} {
+		s := New(nil, Config{})
+		w := &watcher{key: "orders", nudge: make(chan struct{}, 1), version: 1}
+		s.watchers[w.key] = []*watcher{w}
+		for _, version := range c.heard {
+			s.saw("orders", version)
+			s.saw("tills", 7)
+		}
+		if woken := len(w.nudge) == 1; c.unsure && !woken {
+			t.Errorf("hears of %s: isn't woken", c.what)
+		}
+		w.version = c.read
+		if got := s.news(w); got != c.unsure {
+			t.Errorf("hears of %s, reads version %d: reads again %v, want %v", c.what, c.read, got, c.unsure)
+		}
+	}
+}
+
+// A breaker tells every few seconds: a Watch beside it never needs to ask by itself.
+func TestAPollIsSparedByWhatIsTold(t *testing.T) {
+	s := New(nil, Config{})
+	w := &watcher{key: "orders", nudge: make(chan struct{}, 1), version: 1, heard: time.Now().Add(-time.Hour)}
+	s.watchers[w.key] = []*watcher{w}
+	if s.silence(w) < s.poll {
+		t.Error("heard an hour ago, and that is not long ago")
+	}
+	s.saw("orders", 1)
+	if s.silence(w) > s.poll/2 || len(w.nudge) != 0 {
+		t.Error("what it has was told again: it must not ask")
+	}
+}
