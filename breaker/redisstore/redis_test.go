@@ -20,7 +20,14 @@ import (
 	"github.com/eiderhq/eider/internal/fleettest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	redis.SetLogger(silent{}) // it tells of every server that a test has killed
+	goleak.VerifyTestMain(m)
+}
+
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
 
 const patience = time.Minute // for what must come; only what is broken takes so long
 
