@@ -14,6 +14,7 @@ import (
 
 	"github.com/eiderhq/eider/breaker"
 	"github.com/eiderhq/eider/breaker/fleet"
+	"github.com/eiderhq/eider/internal/fleettest"
 	"github.com/eiderhq/eider/internal/recovery"
 )
 
@@ -22,68 +23,15 @@ var errDown = errors.New("it is down")
 func good(context.Context) error { return nil }
 func bad(context.Context) error  { return errDown }
 
-// guard is one caller's breaker in the scene, patient with a machine that has a lot to do.
-type guard struct{ *fleet.Breaker }
-
-func (g guard) Ready() bool { return !g.Snapshot().Alone }
-
-// Fifty callers, each with a connection of its own, let what comes back recover: one tries, and nobody pushes it over. While
-// this machine stands still calls pile up in what they need, and no breaker can know: such a run says nothing.
+// Fifty callers, each with a connection of its own, let what comes back recover: one tries, and nobody pushes it over.
 func TestRecovery(t *testing.T) {
 	t.Parallel()
 	etcd := cluster(t, 1)[0]
-	var clients []fleet.Store
+	var stores []fleet.Store
 	for range recovery.Callers {
-		clients = append(clients, New(dial(t, etcd), Config{}))
+		stores = append(stores, New(dial(t, etcd), Config{}))
 	}
-	for try := range 5 {
-		still := stillness()
-		result, err := recovery.Scene{Watch: patience, Seed: uint64(try), Guard: func(i int) (recovery.Breaker, error) {
-			b, err := fleet.New(fleet.Config{Store: clients[i], Key: fmt.Sprint("recovery ", try), OpenFor: recovery.OpenFor, Ramp: 2 * recovery.Ramp,
-				Wait: 5 * time.Second, OnEvent: func(ev fleet.Event) {
-					if ev.Parted != nil {
-						t.Error(ev.Parted)
-					}
-				}})
-			return guard{b}, err
-		}}.Play(t.Context())
-		longest := still()
-		if err != nil {
-			t.Fatal(err)
-		}
-		switch {
-		case result.Parallel == 1 && result.Relapses == 0 && result.Back != nil:
-			t.Logf("%+v, back after %.1f s", result, *result.Back)
-			return
-		case longest < 100*time.Millisecond:
-			t.Fatalf("want one probe at once, and no relapse: %+v; the machine stood still for %v at most", result, longest)
-		}
-		t.Logf("%+v, on a machine that stood still for %v", result, longest)
-	}
-	t.Skip("this machine has too much to do")
-}
-
-// stillness measures until it is asked: the longest that this process wasn't run.
-func stillness() (longest func() time.Duration) {
-	stop, most := make(chan struct{}), make(chan time.Duration)
-	go func() {
-		var longest time.Duration
-		last := time.Now()
-		for {
-			select {
-			case <-stop:
-				most <- longest
-				return
-			case <-time.After(5 * time.Millisecond):
-				longest = max(longest, time.Since(last))
-				last = time.Now()
-			}
-		}
-	}()
-	return func() time.Duration {
-		close(stop)
-		return <-most
-	}
+	fleettest.Recovery(t, func(caller int) fleet.Store { return stores[caller] })
 }
 
 // team is four callers of a key that share a breaker.
@@ -257,7 +205,8 @@ func TestNeverTwoLivePermits(t *testing.T) {
 	var p permits
 	for i := range 8 {
 		b, err := fleet.New(fleet.Config{Store: New(dial(t, etcd), Config{}), Key: "orders", Caller: fmt.Sprint("caller-", i), OpenFor: 20 * time.Millisecond, MaxOpen: 20 * time.Millisecond,
-			Lease: 400 * time.Millisecond, Report: 50 * time.Millisecond, Poll: 100 * time.Millisecond, Retry: 50 * time.Millisecond, Wait: time.Second})
+			Lease: 4 * time.Second, Wait: 500 * time.Millisecond, Local: breaker.Config{TrialTimeout: 300 * time.Millisecond},
+			Report: 50 * time.Millisecond, Poll: 100 * time.Millisecond, Retry: 50 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}
