@@ -16,7 +16,7 @@ import (
 // the record, and is the same for all.
 type Config struct {
 	Store  Store  // where the state is; it must be set
-	Key    string // of the target; all callers that name it share one breaker
+	Key    string // of the target, 1 to 256 bytes; all callers that name it share one breaker
 	Caller string // who this is, unlike any other; "" draws a name
 
 	// Local is the caller's own breaker. It decides while the fleet's is closed, so that a caller that is sick itself stops
@@ -32,7 +32,7 @@ type Config struct {
 	OpenFor     time.Duration // how long it is open; 0 means 5s. It doubles each time that a trial fails or the target relapses
 	MaxOpen     time.Duration // what it doubles to; 0 means 60s, at most 30m
 	Successes   int           // trials, one after the other, that must go well before it closes; 0 means 1
-	Lease       time.Duration // the permit's: a trial that nobody has settled by then is abandoned, and the next caller may try; 0 means 10s, at most 30m
+	Lease       time.Duration // the permit's: a trial that nobody has settled by then is abandoned, and the next caller may try; 0 means 10s, at most 30m, at least eight times Wait
 	Ramp        time.Duration // after closing, the share of calls let through grows from a tenth to all over it; 0 means 5s; below 0: all at once
 
 	Report time.Duration // how often a caller tells what it has counted, while there are calls; 0 means 1s. That its own breaker has opened is told at once
