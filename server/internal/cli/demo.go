@@ -29,6 +29,8 @@ loopback ports, and plays scenes with them, by default the first two:
   mixed     a rolling restart under native callers, pollers, and callers that know nothing
   hang      a dependency hangs at 500 requests a second, and a pool of 200 fills; the calls
             guarded by an error rate, by a breaker that sees calls that hang, by a bulkhead
+  recovery  fifty callers trip together, and what they call comes back, cold; a breaker in
+            each as most ship it, Eider's in each, one for all of them in the registry
 
 It exits with 1 when a promise breaks: a request lost in a restart; a call begun after the killed
 instance's port refused that failed; a call begun after the frozen or hanging instance was suspect
@@ -37,7 +39,9 @@ that wasn't; in an outage, a call that failed, a caller that had nobody to call,
 meanwhile and wasn't answered, an instance that did and didn't serve at once or wasn't listed
 afterwards; in a mixed fleet, a call that failed or a caller that a report doesn't name; when a dependency
 hangs, a pool that an error rate doesn't let fill in 0.4 s, a request that doesn't need the dependency and
-fails behind a bulkhead. Counts are the callers' own; each says when its own roster changed.`,
+fails behind a bulkhead; in a recovery, more than one probe at once from callers that share a breaker, a
+relapse, one that isn't back, or no relapse where each has its own. Counts are the callers' own, and of a
+recovery the dependency's; each caller says when its own roster changed.`,
 		Example: `  eider demo
   eider demo --short
   eider demo --scene rollout --requests 100000 --json`,

@@ -30,7 +30,7 @@ type Options struct {
 
 // Scenes lists the scenes there are, the default ones first.
 func Scenes() []string {
-	return []string{"rollout", "crash", "s8", "freeze", "outage", "wedge", "mixed", "hang"}
+	return []string{"rollout", "crash", "s8", "freeze", "outage", "wedge", "mixed", "hang", "recovery"}
 }
 
 // sceneTimes is how long a scene's load runs.
@@ -79,6 +79,8 @@ func Run(ctx context.Context, o Options) error {
 			result.Mixed, err = playMixed(ctx, &o, show)
 		case "hang":
 			result.Hang, err = playHang(ctx, &o, show)
+		case "recovery":
+			result.Recovery, err = playRecovery(ctx, &o, show)
 		}
 		show.clear()
 		if ctx.Err() != nil {

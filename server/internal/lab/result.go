@@ -10,15 +10,16 @@ import (
 
 // Result is what the scenes have shown. Its JSON is the product's own: fields are added, never renamed.
 type Result struct {
-	Seed    uint64   `json:"seed"`
-	Rollout *Rollout `json:"rollout,omitempty"`
-	Crash   *Crash   `json:"crash,omitempty"`
-	S8      *S8      `json:"s8,omitempty"`
-	Freeze  *Freeze  `json:"freeze,omitempty"`
-	Outage  *Outage  `json:"outage,omitempty"`
-	Wedge   *Wedge   `json:"wedge,omitempty"`
-	Mixed   *Mixed   `json:"mixed,omitempty"`
-	Hang    *Hang    `json:"hang,omitempty"`
+	Seed     uint64    `json:"seed"`
+	Rollout  *Rollout  `json:"rollout,omitempty"`
+	Crash    *Crash    `json:"crash,omitempty"`
+	S8       *S8       `json:"s8,omitempty"`
+	Freeze   *Freeze   `json:"freeze,omitempty"`
+	Outage   *Outage   `json:"outage,omitempty"`
+	Wedge    *Wedge    `json:"wedge,omitempty"`
+	Mixed    *Mixed    `json:"mixed,omitempty"`
+	Hang     *Hang     `json:"hang,omitempty"`
+	Recovery *Recovery `json:"recovery,omitempty"`
 }
 
 // Way is how one fleet fared.
@@ -99,6 +100,9 @@ func (r *Result) Broken() []string {
 	if r.Hang != nil {
 		out = append(out, r.Hang.broken()...)
 	}
+	if r.Recovery != nil {
+		out = append(out, r.Recovery.broken()...)
+	}
 	return out
 }
 
@@ -145,6 +149,8 @@ func (r *Result) print(w io.Writer, scene string) {
 		r.Mixed.print(w)
 	case "hang":
 		r.Hang.print(w)
+	case "recovery":
+		r.Recovery.print(w)
 	}
 }
 

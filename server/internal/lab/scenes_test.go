@@ -98,6 +98,18 @@ func TestSceneHang(t *testing.T) {
 	}
 }
 
+// Fifty callers that share a breaker, kept by the registry, let what they call recover with one probe; those with
+// breakers of their own push it over.
+func TestSceneRecovery(t *testing.T) {
+	r := play(t, "recovery").Recovery
+	if r == nil {
+		t.Fatal("no recovery")
+	}
+	if r.Fleet.Probes != 1 || r.Local.Probes < 50 || r.Fleet.Rejected < 50 {
+		t.Errorf("it shows little: %+v", r)
+	}
+}
+
 // A registry that is killed every two seconds, beside instances that are restarted all along: nothing fails, and no
 // barrier is said to be reached while a caller still picks. The soak itself is `eider soak`, for ten minutes.
 func TestSoakInShort(t *testing.T) {
