@@ -30,9 +30,10 @@ type own struct{ *breaker.Breaker }
 func (own) Ready() bool { return true }
 func (own) Close()      {}
 
-// Local is what everybody ships: each caller has its own, open for a fixed time; then one trial decides, and closed is closed.
+// Local is what most ship: each caller has its own, which five failures in a row open for a fixed time; then one trial decides, and
+// closed is closed.
 func Local(int) (Breaker, error) {
-	return own{breaker.New(breaker.Config{OpenFor: OpenFor, MaxOpen: OpenFor, Jitter: -1})}, nil
+	return own{breaker.New(breaker.Config{Consecutive: 5, FailureRate: -1, OpenFor: OpenFor, MaxOpen: OpenFor, Jitter: -1})}, nil
 }
 
 // Guarded is package breaker as it is meant: open times differ and grow, and who closes doesn't come back with everything.

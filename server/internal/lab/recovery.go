@@ -161,7 +161,8 @@ func (r *Recovery) print(w io.Writer) {
 		fmt.Fprintf(w, "  %-37s  %6d  %7d  %8d  %11s\n", way.name, way.got.Probes, way.got.Parallel, way.got.Relapses, back)
 	}
 	fmt.Fprint(w, "\n  Probes are the calls that it got before its first answer, as it counts them.\n"+
-		"  local: the same open time for all, one trial, then every call. guarded: open\n"+
-		"  times differ and double, then a ramp. fleet: one caller has the permit and\n"+
-		"  tries for all (promise: 1 at once, 0 relapses), then a ramp.\n")
+		"  local: five failures in a row, one open time for all, one trial, every call.\n"+
+		"  guarded: a rate, open times that differ and double, a trial, a ramp. fleet: a\n"+
+		"  rate that three see, and a ramp; in between one caller has the permit and\n"+
+		"  tries for all (promise: 1 at once, 0 relapses).\n")
 }
