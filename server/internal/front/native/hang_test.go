@@ -2,6 +2,7 @@ package native
 
 import (
 	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/server/internal/memnet"
 	"github.com/eiderhq/eider/server/internal/replica"
 )
 
@@ -124,6 +126,22 @@ func TestR10StoppingNodeTellsItsClientsToAttachElsewhere(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A node that stops as it starts may call Stop before the goroutine of Serve has run.
+func TestAStopThatComesFirstIsNoFault(t *testing.T) {
+	lis, err := memnet.New().Listen(node + ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := New(&fake{}, Config{Logger: slog.New(slog.DiscardHandler)})
+	srv.Stop(t.Context())
+	if err := srv.Serve(lis); err != nil {
+		t.Errorf("serve: %v", err)
+	}
+	if _, err := lis.Accept(); err == nil {
+		t.Error("the listener is open")
+	}
 }
 
 func TestStopIsBoundedThoughAClientHangs(t *testing.T) {

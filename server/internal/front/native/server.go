@@ -7,6 +7,7 @@ package native
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -134,9 +135,13 @@ func (s *Server) access() (options []grpc.ServerOption) {
 	return options
 }
 
-// Serve answers on the listener, which it closes, until Stop.
+// Serve answers on the listener, which it closes, until Stop, also one that came first: who starts it in a goroutine
+// doesn't know.
 func (s *Server) Serve(lis net.Listener) error {
-	return s.rpc.Serve(limited{lis, s})
+	if err := s.rpc.Serve(limited{lis, s}); !errors.Is(err, grpc.ErrServerStopped) {
+		return err
+	}
+	return nil
 }
 
 // Stop tells every stream that the node stops, waits until they have ended or ctx has, then drops what
