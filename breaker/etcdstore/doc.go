@@ -29,9 +29,9 @@
 //   - Etcd tells its clients no time. A [fleet.Sight] is as old as since this Store first saw it, at first 0, which is never more
 //     than the truth: who joins late may wait for up to one open time more before a trial, and takes what a caller told before it ended
 //     for fresh, once. Who was there when a record was written has it by push within milliseconds.
-//   - Etcd keeps every write until it is compacted, and isn't compacted unless told to be: 50 callers with traffic fill its
-//     2 GB in a few days, and then every write fails. Set --auto-compaction-mode=periodic and --auto-compaction-retention=5m, or
-//     let whoever owns the cluster (as Kubernetes does) compact it.
+//   - Etcd keeps every write until it is compacted, and isn't compacted unless told to be: some 200 bytes a count, so that 50
+//     callers with traffic fill its 2 GB in two days, and then every write fails. Set --auto-compaction-mode=periodic and
+//     --auto-compaction-retention=5m, or let whoever owns the cluster (as Kubernetes does) compact it.
 //   - [fleet.Count] says nothing of From: etcd can't tell who wrote.
 //   - It writes to a log with an fsync for each Tell that has a count. On a disk that is slow, etcd is slow for all that use it.
 //
@@ -40,4 +40,7 @@
 // For each caller and target: one transaction a second with traffic (a write); at rest one each five seconds, and one read each
 // ten, neither of which is written to a disk. A first count after none is a second one, and so is a key's first record. For each
 // Store: a lease each 15 s while it tells counts; each record's is kept alive once in 15 minutes. One stream for all watches.
+//
+// Both ways together, with a record of 300 bytes and counts of 100: 0.7 kB a count, 0.4 kB at rest, 9 kB for the counts of 50 callers,
+// which only who sees something bad asks for.
 package etcdstore

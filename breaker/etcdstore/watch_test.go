@@ -85,17 +85,22 @@ func TestAWatchKeepsItsKey(t *testing.T) {
 	put := swap(t, s, "orders", 0, "open")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	looking := make(chan struct{})
+	begun, over := make(chan struct{}), make(chan struct{})
 	var ended error
 	go func() {
-		defer close(looking)
+		defer close(over)
 		for _, ended = range s.Watch(ctx, "orders") {
+			if ended == nil {
+				close(begun) // nothing else is yielded
+			}
 		}
 	}()
-	p, _ := s.book.at("orders", time.Now().Add(-fleet.Keep))
+	<-begun
+	p, _ := s.book.at("orders", time.Now())
+	p.touch(time.Now().Add(-fleet.Keep))
 	eventually(t, "a look is a touch", func() bool { return p.quiet(time.Now()) < fleet.Keep/2 })
 	cancel()
-	<-looking
+	<-over
 	if !errors.Is(ended, context.Canceled) || put.Version == 0 {
 		t.Error(ended)
 	}
