@@ -75,6 +75,29 @@ func awayIn(t *testing.T, ill string, state breaker.State) {
 	}
 }
 
+// A store that was never there is told of like one that went away, once.
+func TestAwayFromTheBeginningIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &sick{Memory: NewMemory(0)}
+		store.fails.Store(true)
+		var told atomic.Int64
+		b, err := New(Config{Store: store, Key: "orders", OnEvent: func(ev Event) {
+			if ev.Parted != nil {
+				told.Add(1)
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		_ = b.Do(t.Context(), good)
+		pass(time.Minute)
+		if n := told.Load(); n != 1 {
+			t.Errorf("the store is away since a minute, which was told %d times", n)
+		}
+	})
+}
+
 // bring has a fleet's breaker come to a state.
 func bring(t *testing.T, all []*Breaker, state breaker.State) {
 	t.Helper()

@@ -170,3 +170,32 @@ func TestEvents(t *testing.T) {
 		}
 	})
 }
+
+// OnEvent holds nobody up, however slow it is, and may close the breaker.
+func TestASlowOnEventHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all []*Breaker
+		all = callers(t, 3, Config{Store: NewMemory(0), OnEvent: func(ev Event) {
+			switch ev.To {
+			case breaker.HalfOpen:
+				pass(5 * time.Second)
+			case breaker.Ramping:
+				all[2].Close()
+			}
+		}})
+		trip(t, all)
+		pass(5*time.Second + spread)
+		began := time.Now()
+		if err := all[0].Do(t.Context(), good); err != nil || time.Since(began) > 0 {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		synctest.Wait()
+		if s := all[1].Snapshot(); s.State != breaker.Ramping {
+			t.Errorf("while OnEvent takes its time, the verdict isn't told: %+v", s.Record)
+		}
+		pass(6 * time.Second)
+		if s := all[2].Snapshot(); !s.Alone {
+			t.Errorf("OnEvent closed it, and it is %+v", s)
+		}
+	})
+}

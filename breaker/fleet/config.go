@@ -58,6 +58,7 @@ func (s *settings) patience() time.Duration { return 4 * s.wait }
 const (
 	longestOpen = Keep / 2 // of open times, leases and ramps: a store keeps what is touched each Keep
 	longestTold = 10 * time.Minute
+	mostWon     = 1000 // successes that may be asked for
 )
 
 func (c *Config) settings() settings {
@@ -107,7 +108,7 @@ func (c Config) Validate() error {
 	for _, n := range []struct {
 		field       string
 		value, most int
-	}{{"Quorum", c.Quorum, MostCallers}, {"Least", c.Least, math.MaxInt}, {"Successes", c.Successes, 1000}} {
+	}{{"Quorum", c.Quorum, MostCallers}, {"Least", c.Least, math.MaxInt}, {"Successes", c.Successes, mostWon}} {
 		if n.value < 0 || n.value > n.most {
 			bad(n.field, n.value, fmt.Sprintf("want 1 to %d, or 0 for the default", n.most))
 		}

@@ -75,7 +75,7 @@ func Read(s Sight) (Record, error) {
 	switch {
 	case w.Fleet != 1:
 		return Record{}, fmt.Errorf("the fleet breaker's record is of form %d, and this caller reads form 1: bring all callers to one version", w.Fleet)
-	case r.Epoch == 0, !(w.For >= 0 && w.For <= longest), !(w.Length >= 0 && w.Length <= longest), r.Streak < 0, r.Streak > mostStreak, r.Seers < 0, r.Won < 0,
+	case r.Epoch == 0, !(w.For >= 0 && w.For <= longest), !(w.Length >= 0 && w.Length <= longest), r.Streak < 0, r.Streak > mostStreak, r.Seers < 0, r.Won < 0, r.Won > mostWon,
 		len(r.Holder) > longestName, (r.Holder != "") != (r.Token != 0), r.Holder != "" && r.State != breaker.HalfOpen:
 		return Record{}, errors.New("the fleet breaker's record can't be true: somebody else writes under this key; reset it, or give one of the two another key")
 	}

@@ -61,6 +61,27 @@ func TestOpenCallersSpeakWhileTheyAreOpen(t *testing.T) {
 	})
 }
 
+// A caller whose own breaker is open makes no calls any more: they would all be bad, as far as it can tell, and not just the share that
+// opened it.
+func TestOpenCallersSpeakForAllTheirCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := callers(t, 5, Config{Store: NewMemory(0)})
+		for i, b := range all {
+			for n := range 10 {
+				call := good
+				if i >= 2 && n >= 4 {
+					call = bad
+				}
+				_ = b.Do(t.Context(), call)
+			}
+			pass(1100 * time.Millisecond)
+		}
+		if s := all[0].Snapshot(); s.State != breaker.Open || s.Seers != 3 || s.Count < 30 || s.Of > 56 {
+			t.Errorf("three of five are open, by half of their calls: %+v", s.Record)
+		}
+	})
+}
+
 // Calls that hang are one call each, however long they do.
 func TestWhatHangsIsCountedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -184,6 +185,32 @@ func TestAStoreThatGoesBack(t *testing.T) {
 		for i, b := range all {
 			if s := b.Snapshot(); s.Alone || s.State != breaker.Closed || s.Parted != 1 {
 				t.Errorf("caller %d: %+v", i, s)
+			}
+		}
+	})
+}
+
+// A trial that panics, or whose goroutine ends, has failed, and goes on as if there were no breaker.
+func TestATrialThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := callers(t, 3, Config{Store: NewMemory(0)})
+		trip(t, all)
+		for i, how := range []func(){func() { panic("it") }, runtime.Goexit} {
+			pass(all[0].Snapshot().For + spread)
+			done := make(chan any)
+			go func() {
+				defer close(done)
+				defer func() {
+					if v := recover(); i == 0 && v != "it" {
+						t.Errorf("it panics, and out comes %v", v)
+					}
+				}()
+				_ = all[i].Do(t.Context(), func(context.Context) error { how(); return nil })
+			}()
+			<-done
+			synctest.Wait()
+			if s := all[2].Snapshot(); s.State != breaker.Open || s.Streak != i+2 || s.Rule != breaker.RuleTrial {
+				t.Errorf("%+v", s.Record)
 			}
 		}
 	})

@@ -88,6 +88,7 @@ func (b *Breaker) take(l *link, s Sight) error {
 	if err != nil {
 		return err
 	}
+	s.Age = min(max(s.Age, 0), Keep) // a store whose clock is set has nothing last for longer
 	defer b.deliver()
 	b.mu.Lock()
 	defer b.mu.Unlock()
