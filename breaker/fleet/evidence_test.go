@@ -105,6 +105,29 @@ func TestWhatHangsIsCountedOnce(t *testing.T) {
 	})
 }
 
+// Calls that have hung for longer than Window are told of for as long as they hang.
+func TestWhatHangsForLongIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := callers(t, 3, Config{Store: NewMemory(0), Local: breaker.Config{SlowLimit: time.Second, SlowMin: 20}})
+		for i, b := range all {
+			for range 10 {
+				p, err := b.Allow(t.Context())
+				if err != nil {
+					t.Fatalf("two callers are no quorum: %v", err)
+				}
+				t.Cleanup(func() { p.Settle(breaker.Neutral) })
+			}
+			if i == 1 {
+				pass(30 * time.Second)
+			}
+		}
+		pass(4 * time.Second)
+		if s := all[0].Snapshot(); s.State != breaker.Open || s.Seers != 3 || s.Count != 30 {
+			t.Errorf("30 calls hang, ten of three callers each: %+v", s.Record)
+		}
+	})
+}
+
 // Failures of callers whose own breakers want more of them: the fleet hears of them with the next report, after however long a rest.
 func TestFailuresAreToldWithTheNextReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

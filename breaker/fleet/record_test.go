@@ -223,6 +223,34 @@ func TestOpenTimes(t *testing.T) {
 	}
 }
 
+// A verdict is heard of who holds the permit, while its lease lasts, and of nobody else.
+func TestWhoseVerdictIsHeard(t *testing.T) {
+	set := (&Config{}).settings()
+	held := Record{Epoch: 1, Generation: 7, State: breaker.HalfOpen, For: 10 * time.Second, Holder: "a", Token: 9}
+	free, open := held.next(breaker.HalfOpen, 0), held.next(breaker.Open, time.Second)
+	for _, c := range []struct {
+		name string
+		r    Record
+		age  time.Duration
+		f    fence
+		want bool
+	}{
+		{"its holder's", held, 10*time.Second - 1, fence{1, 7, 9}, true},
+		{"its holder's, late", held, 10 * time.Second, fence{1, 7, 9}, false},
+		{"with another token", held, 0, fence{1, 7, 8}, false},
+		{"of a generation before", held, 0, fence{1, 6, 9}, false},
+		{"of another epoch", held, 0, fence{2, 7, 9}, false},
+		{"while nobody holds it", free, 0, free.fence(), false},
+		{"while it is open", open, 0, open.fence(), false},
+	} {
+		for _, o := range []breaker.Outcome{breaker.Success, breaker.Failure, breaker.Neutral} {
+			if next, heard := c.r.settled(&set, c.age, c.f, o); heard != c.want || !heard && next != c.r {
+				t.Errorf("%s, %v: heard %v, and it is %+v", c.name, o, heard, next)
+			}
+		}
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add(Record{Epoch: 1}.Bytes())
 	f.Add(Record{Epoch: 1, Generation: 3, State: breaker.HalfOpen, For: time.Second, Holder: "a", Token: 9}.Bytes())

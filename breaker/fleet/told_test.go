@@ -161,6 +161,14 @@ func TestGarbage(t *testing.T) {
 			{`{"fleet":1,"epoch":1,"state":"open","for_ms":1e11}`, "can't be true"},
 			{`{"fleet":1,"epoch":1,"state":"open","holder":"a","token":1}`, "can't be true"},
 			{`{"fleet":1,"epoch":1,"state":"half-open","holder":"a"}`, "can't be true"},
+			{`{"fleet":1,"epoch":1,"state":"half-open","won":1001}`, "can't be true"},
+			{`{"fleet":1,"epoch":1,"state":"open","streak":31}`, "can't be true"},
+			{`{"fleet":1,"epoch":1,"state":"open","length_ms":-1}`, "can't be true"},
+			{`{"fleet":1,"epoch":1,"state":"half-open","for_ms":"soon"}`, "something else under this key"},
+			{`{"fleet":1,"epoch":-1,"state":"closed"}`, "something else under this key"},
+			{`[1,2,3]`, "something else under this key"},
+			{"", "something else under this key"},
+			{strings.Repeat("[", MostBytes), "something else under this key"},
 		} {
 			store := NewMemory(0)
 			b := callers(t, 1, Config{Store: store})[0]
