@@ -16,7 +16,7 @@ var (
 // Dependency is what the callers need. It judges by its own count of the calls in it, never by how long they take: a
 // busy machine doesn't push it over.
 //
-//	warm ──Break──▶ down ──Mend──▶ cold ──an answer──▶ warming ──Callers answers──▶ warm
+//	warm ──Break──▶ down ──Mend──▶ cold ──an answer──▶ warming ──enough of them──▶ warm
 //	                 ▲ │             │                    │
 //	                 │ └──restart────┼──────▶ cold        │
 //	                 └── choking ◀───┴── too many at once ┘
@@ -39,21 +39,21 @@ type Tally struct {
 
 // life is one run of it, from a start to an end.
 type life struct {
-	in       int           // calls in it
-	answered int           // Callers of them, and it is warm
+	in       int // calls in it
+	answered int
 	choking  bool          // it answers nobody any more
 	died     chan struct{} // closed with its end
 }
 
 func newLife(answered int) *life { return &life{answered: answered, died: make(chan struct{})} }
 
-func (l *life) warm() bool { return l.answered >= Callers }
+// bears is how many calls at once it stands. After nine answers that is all the callers, and it is warm.
+func (l *life) bears() int { return AtOnce * (1 + l.answered) }
 
-// bears is how many calls at once it stands.
-func (l *life) bears() int { return AtOnce + l.answered }
+func (l *life) warm() bool { return l.bears() >= Callers }
 
 // NewDependency makes one that is warm. Close it.
-func NewDependency() *Dependency { return &Dependency{life: newLife(Callers)} }
+func NewDependency() *Dependency { return &Dependency{life: newLife(Callers / AtOnce)} }
 
 // Call is one call of it.
 func (d *Dependency) Call(ctx context.Context) error {

@@ -78,23 +78,23 @@ func TestADependencyRelapsesAboveFive(t *testing.T) {
 	})
 }
 
-// Each answer lets it bear one more, until it has warmed up: a caller that comes back at full rate too soon pushes it over too.
+// Each answer lets it bear five more, until it has warmed up: a caller that comes back at full rate too soon pushes it over too.
 func TestADependencyWarmsUpWithEachAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := cold(t)
 		all(t, d.at(1), nil)
 		begun := time.Now()
-		all(t, d.at(AtOnce+1), nil)
+		all(t, d.at(1), nil)
 		if took := time.Since(begun); took != Work {
-			t.Errorf("they took %v, want %v", took, Work)
+			t.Errorf("it took %v, want %v", took, Work)
 		}
-		all(t, d.at(AtOnce+1+AtOnce+1+1), ErrDied)
-		if want := (Tally{Probes: 1, Parallel: 1, Warming: 2*AtOnce + 3, Relapses: 1}); d.Tally() != want {
+		all(t, d.at(3*AtOnce+1), ErrDied)
+		if want := (Tally{Probes: 1, Parallel: 1, Warming: 3*AtOnce + 1, Relapses: 1}); d.Tally() != want {
 			t.Errorf("%+v, want %+v", d.Tally(), want)
 		}
 		time.Sleep(Restarts)
 		synctest.Wait()
-		for range Callers {
+		for n := AtOnce; n < Callers; n += AtOnce {
 			all(t, d.at(1), nil)
 		}
 		all(t, d.at(4*Callers), nil)

@@ -13,12 +13,12 @@ import (
 )
 
 // The model, from REQUIREMENTS B7 and B9: a dependency that has just come back is slow and bears little. Its first answer
-// fills its caches; with each answer it bears one call more. Too many at once, and it answers nobody, dies with all that
+// fills its caches; with each answer it bears five calls more. Too many at once, and it answers nobody, dies with all that
 // have piled up, and is started anew, as cold as before.
 const (
 	Callers  = 50
 	Every    = 250 * time.Millisecond // between two calls of a caller, give or take a tenth
-	AtOnce   = 5                      // calls that it bears at once before its first answer
+	AtOnce   = 5                      // calls that it bears at once before its first answer, and so many more with each
 	Work     = 20 * time.Millisecond  // of a call
 	ColdWork = 250 * time.Millisecond // of one that comes before its first answer
 	Chokes   = 300 * time.Millisecond // from too many at once until it dies

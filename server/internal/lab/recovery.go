@@ -39,7 +39,7 @@ func playRecovery(ctx context.Context, o *Options, show *display) (*Recovery, er
 		return nil, err
 	}
 	defer f.close()
-	r := &Recovery{Watched: watch.Seconds(), Setup: fmt.Sprintf("%d callers, %d calls/s each; what they call is down until every breaker is open, for %s the first time; back, it bears %d calls at once until its first answer, which takes %s; each answer lets it bear one more; one too many is a relapse: it dies with all that are in it",
+	r := &Recovery{Watched: watch.Seconds(), Setup: fmt.Sprintf("%d callers, %d calls/s each; what they call is down until every breaker is open, for %s the first time; back, it bears %d calls at once until its first answer, which takes %s; each answer lets it bear 5 more; one too many is a relapse: it dies with all that are in it",
 		recovery.Callers, time.Second/recovery.Every, duration(milliseconds(recovery.OpenFor)), recovery.AtOnce, duration(milliseconds(recovery.ColdWork)))}
 	shared := &sharing{grpc: f.grpc}
 	defer shared.close()
