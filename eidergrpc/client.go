@@ -48,9 +48,9 @@ type Config struct {
 
 	// Fleet is the one circuit breaker that the service has for all its callers, wherever they run: when enough of them see that
 	// it fails, or is slow, wherever it is asked, all of them leave it alone, and one call at a time tries it. nil means none:
-	// what a caller finds out stays with it, which is right as long as not all fail together. Store must be set, Key is put
-	// before the service's name, Caller "" means the handle's. A call is asked for once, before an instance is picked; who is
-	// turned away gets UNAVAILABLE around a *breaker.Rejected at once, waiting for ready or not.
+	// what a caller finds out stays with it, which is right as long as not all fail together. Store nil means the registry
+	// itself, Key is put before the service's name, Caller "" means the handle's. A call is asked for once, before an instance
+	// is picked; who is turned away gets UNAVAILABLE around a *breaker.Rejected at once, waiting for ready or not.
 	//
 	// What counts is what comes of the call when its tries are over, by the same rules as for an instance. That nobody can be
 	// called says nothing, nor does what a bulkhead or an instance's breaker turns away. Fleet.Local has the rules of this

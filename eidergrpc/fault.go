@@ -105,7 +105,7 @@ func (c *call) judge(info balancer.DoneInfo) *fault {
 	case info.Err == nil:
 		return nil
 	}
-	if c.Context.Err() != nil {
+	if c.gaveUp() != nil {
 		f := c.newFault(info.Err, Other, nobody, c.callerVerdict())
 		f.status = true
 		return f
@@ -155,8 +155,20 @@ func (c *call) judgeAnswer(err error) roster.Outcome {
 // callerVerdict tells what the caller's giving up shows about the instance: a hang-up nothing, a deadline that it fell
 // silent, if it had time enough to speak.
 func (c *call) callerVerdict() roster.Outcome {
-	if !c.waits && errors.Is(c.Context.Err(), context.DeadlineExceeded) && time.Since(c.began) >= c.cl.slow() {
+	if !c.waits && errors.Is(c.gaveUp(), context.DeadlineExceeded) && time.Since(c.began) >= c.cl.slow() {
 		return roster.Failure
 	}
 	return roster.Neutral
+}
+
+// gaveUp returns why the caller has, nil if it hasn't. A deadline that has passed counts although the context may not say so yet: the
+// server keeps it as well, and its end of the stream may be heard of first.
+func (c *call) gaveUp() error {
+	if err := c.Context.Err(); err != nil {
+		return err
+	}
+	if at, ok := c.Context.Deadline(); ok && !time.Now().Before(at) {
+		return context.DeadlineExceeded
+	}
+	return nil
 }

@@ -18,7 +18,11 @@ import (
 
 // gate says how the breaker is made. There is one.
 func (cl *client) gate(service string) gate.Config {
-	return gate.Config{Fleet: *cl.set.Fleet, Service: service, Caller: cl.reg.Caller(), Slow: cl.slow(), Meter: cl.reg.Meter()}
+	set := *cl.set.Fleet
+	if set.Store == nil {
+		set.Store = cl.reg.Fleet()
+	}
+	return gate.Config{Fleet: set, Service: service, Caller: cl.reg.Caller(), Slow: cl.slow(), Meter: cl.reg.Meter()}
 }
 
 // ask asks for a call, once; it may be picked for if the error is nil. Who waits for ready isn't let wait: what is closed again
@@ -78,7 +82,7 @@ func (c *call) broken() {
 // shown is what a call has shown of its service: as its tries have of their instances, but for the caller's deadline, for which
 // all of them count together.
 func (c *call) shown(err error) breaker.Outcome {
-	switch gaveUp := c.Context.Err(); {
+	switch gaveUp := c.gaveUp(); {
 	case err == nil:
 		return breaker.Success
 	case gaveUp == nil && c.answer: // a status that is an answer

@@ -3,6 +3,7 @@ package eidergrpc
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,10 +41,7 @@ func together(t *testing.T, n int, set fleet.Config, cfg Config, opts []grpc.Dia
 	}
 	set.Quorum, set.Report, set.Poll, set.Local.Window = 2, 5*time.Millisecond, 10*time.Millisecond, 1000
 	set.Wait = patience / 4 // a busy machine is no store that is away
-	set.OpenFor, set.MaxOpen, set.Ramp = forHours, forHours, -1
-	if set.Lease == 0 {
-		set.Lease = forHours
-	}
+	set.OpenFor, set.MaxOpen, set.Lease, set.Ramp = forHours, forHours, forHours, -1
 	cfg.Fleet, cfg.ConnectTimeout = &set, patience
 	var all []*member
 	for range n {
@@ -85,13 +83,13 @@ func (m *member) is(want breaker.State) func() bool {
 }
 
 // trying is a caller whose fleet's breaker is open, and due for its trial.
-func trying(t *testing.T, set fleet.Config, cfg Config, instances ...eider.Instance) *member {
+func trying(t *testing.T, set fleet.Config, cfg Config, opts []grpc.DialOption, instances ...eider.Instance) *member {
 	t.Helper()
 	if set.Store == nil {
 		set.Store = fleet.NewMemory(0)
 	}
 	cfg.NoBreakers = true
-	m := together(t, 1, set, cfg, nil, instances...)[0]
+	m := together(t, 1, set, cfg, opts, instances...)[0]
 	s, err := set.Store.Tell(t.Context(), "orders", "test", nil, false)
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +178,7 @@ func TestATrialLandsOnce(t *testing.T) {
 				address = newFrames(t, func(f *frames) { landed.Add(1); f.conn.Close() })
 			}
 			addr, _ := serve(t, &parrot{name: "b", do: cut})
-			m := trying(t, fleet.Config{}, Config{Idempotent: []string{sayMethod}}, fake.Up("orders", "a", address), fake.Spare("orders", "b", addr))
+			m := trying(t, fleet.Config{}, Config{Idempotent: []string{sayMethod}}, nil, fake.Up("orders", "a", address), fake.Spare("orders", "b", addr))
 			err := m.tries(m.say)
 			if n := landed.Load(); n != 1 {
 				t.Errorf("%d calls have landed: %v", n, err)
@@ -198,7 +196,7 @@ func TestOneCallTriesForAll(t *testing.T) {
 	answers := make(chan struct{})
 	a := &parrot{name: "a", do: func(ctx context.Context) error { <-answers; return nil }}
 	addr, _ := serve(t, a)
-	m := trying(t, fleet.Config{}, Config{}, fake.Up("orders", "a", addr))
+	m := trying(t, fleet.Config{}, Config{}, nil, fake.Up("orders", "a", addr))
 	var calls sync.WaitGroup
 	var turned atomic.Int64
 	for range 5 {
@@ -231,7 +229,7 @@ func TestAStreamMayBeTheTrial(t *testing.T) {
 				}
 				return nil
 			}})
-			m := trying(t, fleet.Config{}, Config{Slow: slow}, fake.Up("orders", "a", addr))
+			m := trying(t, fleet.Config{}, Config{Slow: slow}, nil, fake.Up("orders", "a", addr))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var s grpc.ClientStream
@@ -254,38 +252,27 @@ func TestAStreamMayBeTheTrial(t *testing.T) {
 	}
 }
 
-// TestATrialThatComesTooLateIsNotMade: the lease has ended by the time that the connection is there.
+// TestATrialThatComesTooLateIsNotMade: by the time that the connection is there its own is up, and another may try.
 func TestATrialThatComesTooLateIsNotMade(t *testing.T) {
 	a := &parrot{name: "a"}
 	addr, _ := serve(t, a)
-	store := &laggard{Memory: fleet.NewMemory(0)}
-	m := trying(t, fleet.Config{Store: store, Lease: 100 * time.Millisecond}, Config{}, fake.Up("orders", "a", addr))
-	store.lags.Store(int64(200 * time.Millisecond))
-	m.until("asked", func() bool {
-		if err := m.say(); !errors.Is(err, breaker.ErrRejected) || status.Code(err) != codes.Unavailable {
-			t.Fatalf("got %v", err)
-		}
+	var m *member
+	dials := grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+		m.until("open again", m.is(breaker.Open))
+		return new(net.Dialer).DialContext(ctx, "tcp", address)
+	})
+	m = trying(t, fleet.Config{Local: breaker.Config{TrialTimeout: 20 * time.Millisecond}}, Config{}, []grpc.DialOption{dials}, fake.Up("orders", "a", addr))
+	var err error
+	m.until("tried", func() bool {
+		err = m.say()
 		return m.knows().Trials > 0
 	})
+	if !errors.Is(err, breaker.ErrRejected) || status.Code(err) != codes.Unavailable {
+		t.Errorf("got %v", err)
+	}
 	if n := a.times(); n != 0 {
 		t.Errorf("a got %d calls", n)
 	}
-	store.lags.Store(0)
-	if err := m.tries(m.say); err != nil {
-		t.Errorf("then it got %v", err)
-	}
-}
-
-// laggard is a store whose answers come late.
-type laggard struct {
-	*fleet.Memory
-	lags atomic.Int64
-}
-
-func (l *laggard) Swap(ctx context.Context, key string, version uint64, record []byte) (fleet.Sight, bool, error) {
-	s, ok, err := l.Memory.Swap(ctx, key, version, record)
-	<-time.After(time.Duration(l.lags.Load()))
-	return s, ok, err
 }
 
 // TestAWrongFleetIsTheCallersFault, at once.
@@ -295,4 +282,12 @@ func TestAWrongFleetIsTheCallersFault(t *testing.T) {
 	if eider.KindOf(err) != eider.Invalid || !strings.Contains(err.Error(), "Quorum is -1") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// TestTheRegistryIsTheStore that nobody has to name; one that is older than that keeps nobody from calling.
+func TestTheRegistryIsTheStore(t *testing.T) {
+	w := newWorld(t)
+	addr, _ := serve(t, &parrot{name: "a"})
+	w.Set("orders", fake.Up("orders", "a", addr))
+	wantSay(t, w.client(Config{Fleet: &fleet.Config{}}, "orders"), "a")
 }

@@ -164,7 +164,7 @@ func TestAGuardsFleet(t *testing.T) {
 	var all []*grpc.ClientConn
 	for range 2 {
 		g := &Guard{Breaker: breaker.Config{Window: 1000}, Fleet: &fleet.Config{Store: store, Key: "shop", Quorum: 2,
-			Report: 5 * time.Millisecond, Poll: 10 * time.Millisecond, OpenFor: forHours, MaxOpen: forHours, Wait: patience}}
+			Report: 5 * time.Millisecond, Poll: 10 * time.Millisecond, OpenFor: forHours, MaxOpen: forHours, Lease: forHours, Wait: patience}}
 		t.Cleanup(g.Close)
 		all = append(all, guarded(t, g, p))
 	}

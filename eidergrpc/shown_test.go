@@ -21,7 +21,7 @@ import (
 
 // TestWhatACallShowsOfItsService: each of them is one outcome, or none, and none is forgotten.
 func TestWhatACallShowsOfItsService(t *testing.T) {
-	for _, c := range append(answers(), endings()...) {
+	for _, c := range append(answers(), endings(t)...) {
 		t.Run(c.name, func(t *testing.T) {
 			p := &parrot{name: "a", do: c.does}
 			addr, _ := serve(t, p)
@@ -95,7 +95,7 @@ func answers() []shownCase {
 	}
 }
 
-func endings() []shownCase {
+func endings(t *testing.T) []shownCase {
 	breaks := func(end func()) []grpc.DialOption {
 		return []grpc.DialOption{grpc.WithPerRPCCredentials(breaking{end})}
 	}
@@ -108,7 +108,9 @@ func endings() []shownCase {
 		}()
 		<-over
 	}
-	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	over := make(chan struct{})
+	t.Cleanup(func() { close(over) })
+	hang := func(context.Context) error { <-over; return nil } // nor does it say that the deadline has come
 	ends := func(d time.Duration) func(*member) {
 		return func(m *member) {
 			ctx, cancel := context.WithTimeout(context.Background(), d)

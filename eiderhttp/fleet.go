@@ -21,6 +21,9 @@ func (t *Transport) gate(service string) (*gate.Gate, error) {
 		return nil, nil
 	}
 	set := *t.Fleet
+	if set.Store == nil {
+		set.Store = t.Registry.Fleet()
+	}
 	return gate.Config{Fleet: set, Service: service, Caller: t.Registry.Caller(), Slow: t.slow(), Meter: t.Registry.Meter()}.New()
 }
 

@@ -39,9 +39,7 @@ func together(t testing.TB, n int, set fleet.Config, tr func(i int) *Transport, 
 	}
 	set.Quorum, set.Report, set.Poll, set.Local.Window = 2, 5*time.Millisecond, 10*time.Millisecond, 1000
 	set.Wait = patience / 4 // a busy machine is no store that is away
-	if set.OpenFor == 0 {
-		set.OpenFor, set.MaxOpen, set.Lease = forHours, forHours, forHours
-	}
+	set.OpenFor, set.MaxOpen, set.Lease = forHours, forHours, forHours
 	var all []*member
 	for i := range n {
 		m, set := &member{}, set

@@ -163,7 +163,7 @@ func TestAGuardsFleet(t *testing.T) {
 	store := fleet.NewMemory(0)
 	guard := func(next http.RoundTripper) *Guard {
 		g := &Guard{Next: next, Hosts: 1, Breaker: breaker.Config{Window: 1000, FailureMin: 1000}, Fleet: &fleet.Config{Store: store, Key: "shop/", Quorum: 2,
-			Report: 5 * time.Millisecond, Poll: 10 * time.Millisecond, OpenFor: forHours, MaxOpen: forHours, Wait: patience}}
+			Report: 5 * time.Millisecond, Poll: 10 * time.Millisecond, OpenFor: forHours, MaxOpen: forHours, Lease: forHours, Wait: patience}}
 		t.Cleanup(g.Close)
 		return g
 	}

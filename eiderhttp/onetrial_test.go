@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -66,6 +67,7 @@ func TestATrialLandsOnce(t *testing.T) {
 func TestAFleetsTrialIsNotHedged(t *testing.T) {
 	late := http1(0, func(c net.Conn) bool { <-time.After(5 * soon); io.WriteString(c, answerOK); return true })
 	m := trying(t, fleet.Config{Ramp: -1}, &Transport{Hedge: soon}, late, late)
+	m.Set("orders", fake.Up("orders", "c", late(t, m.got)), fake.Up("orders", "d", late(t, m.got)))
 	if got, err := m.tries(get(t)); got != "200 a" || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
@@ -75,36 +77,53 @@ func TestAFleetsTrialIsNotHedged(t *testing.T) {
 	m.until("closed", m.is(breaker.Closed))
 }
 
-// TestATrialThatComesTooLateIsNotMade: the lease has ended by the time that the store's answer is here.
+// TestATrialThatComesTooLateIsNotMade: by the time that it is to be sent, or sent again, its own is up, and another may try.
 func TestATrialThatComesTooLateIsNotMade(t *testing.T) {
-	store := &laggard{Memory: fleet.NewMemory(0)}
-	m := trying(t, fleet.Config{Store: store, Ramp: -1, OpenFor: time.Millisecond, MaxOpen: time.Millisecond, Lease: 100 * time.Millisecond}, &Transport{}, ok, ok)
-	store.lags.Store(int64(200 * time.Millisecond))
-	m.until("asked", func() bool {
-		if _, err := m.do(get(t)()); !errors.Is(err, breaker.ErrRejected) {
-			t.Fatalf("got %v", err)
-		}
+	soon := fleet.Config{Local: breaker.Config{TrialTimeout: 20 * time.Millisecond}}
+	for name, dials := range map[string]bool{"the first try": false, "another one": true} {
+		t.Run(name, func(t *testing.T) {
+			var m *member
+			up := func() { m.until("open again", m.is(breaker.Open)) }
+			tr, a := &Transport{}, ok
+			if dials {
+				a = nowhere
+				dialing(func(context.Context) error { up(); return syscall.ECONNREFUSED })(tr)
+			}
+			m = trying(t, soon, tr, a, ok)
+			_, err := m.tried(func() *http.Request { return get(t)().WithContext(&slowly{Context: t.Context(), wait: up, at: 2}) })
+			if !errors.Is(err, breaker.ErrRejected) {
+				t.Errorf("got %v", err)
+			}
+			if n := m.got.sum(); n != 0 {
+				t.Errorf("%d requests have landed", n)
+			}
+		})
+	}
+}
+
+// tried sends requests until one has been the trial, and returns what it got.
+func (m *member) tried(req func() *http.Request) (got string, err error) {
+	m.t.Helper()
+	m.until("tried", func() bool {
+		got, err = m.do(req())
 		return m.gate().Snapshot().Trials > 0
 	})
-	if n := m.got.sum(); n != 0 {
-		t.Errorf("%d requests have landed", n)
-	}
-	store.lags.Store(0)
-	if got, err := m.tries(get(t)); got != "200 a" || err != nil {
-		t.Errorf("then it got %q, %v", got, err)
-	}
+	return got, err
 }
 
-// laggard is a store whose answers come late.
-type laggard struct {
-	*fleet.Memory
-	lags atomic.Int64
+// slowly is a context that has who looks at it for the nth time wait.
+type slowly struct {
+	context.Context
+	wait  func()
+	at    int64
+	looks atomic.Int64
 }
 
-func (l *laggard) Swap(ctx context.Context, key string, version uint64, record []byte) (fleet.Sight, bool, error) {
-	s, ok, err := l.Memory.Swap(ctx, key, version, record)
-	<-time.After(time.Duration(l.lags.Load()))
-	return s, ok, err
+func (s *slowly) Err() error {
+	if s.looks.Add(1) == s.at {
+		s.wait()
+	}
+	return s.Context.Err()
 }
 
 // TestATrialThatSaysNothingIsOfferedAgain: its caller hangs up.
@@ -181,6 +200,13 @@ func TestAWrongFleetIsTheCallersFault(t *testing.T) {
 	if _, err := w.do(get(t)()); err == nil || !strings.Contains(err.Error(), "Quorum is -1") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// TestTheRegistryIsTheStore that nobody has to name; one that is older than that keeps nobody from calling.
+func TestTheRegistryIsTheStore(t *testing.T) {
+	w := newWorld(t, &Transport{Fleet: &fleet.Config{}})
+	w.Set("orders", fake.Up("orders", "a", serve(t, "a", nil).addr()))
+	w.want("200 a", "GET", "http://orders/", "")
 }
 
 // TestAFleetCostsNoAllocation while its breaker is closed.

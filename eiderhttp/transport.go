@@ -85,9 +85,10 @@ type Transport struct {
 
 	// Fleet is the one circuit breaker that each service has for all its callers, wherever they run: when enough of them see
 	// that it fails, or is slow, wherever it is asked, all of them leave it alone, and one request at a time tries it. nil means
-	// none: what a caller finds out stays with it, which is right as long as not all fail together. Store must be set, Key is
-	// put before the service's name, Caller "" means the Registry's. A request is asked for once, before an instance is
-	// picked; who is turned away gets eider.Unavailable around a *breaker.Rejected, and no instance hears of it.
+	// none: what a caller finds out stays with it, which is right as long as not all fail together. Store nil means the
+	// registry itself, Key is put before the service's name, Caller "" means the Registry's. A request is asked for once,
+	// before an instance is picked; who is turned away gets eider.Unavailable around a *breaker.Rejected, and no instance
+	// hears of it.
 	//
 	// What counts is what comes of the request when its tries are over, by the same rules as for an instance: a retry that
 	// goes well is a success. That nobody can be called says nothing, nor does what a bulkhead or an instance's breaker turns
