@@ -40,7 +40,7 @@ const (
 	EventHeld           EventKind = "held"     // an operator holds the instance of a key; also when another one of it comes
 	EventReleased       EventKind = "released"
 	EventHoldEnded      EventKind = "hold ended"      // by itself, as it was to
-	EventBreakerOpen    EventKind = "breaker open"    // the first caller's breaker of an instance turns calls away; Caller is whose
+	EventBreakerOpen    EventKind = "breaker open"    // the first caller's breaker of an instance turns calls away; Caller is whose. Without an ID: the one that callers share
 	EventBreakersClosed EventKind = "breakers closed" // the last one's doesn't any more, or isn't heard of
 	EventHeldGone       EventKind = "held and gone"   // nobody of that key has been listed for days: perhaps the hold is forgotten
 )

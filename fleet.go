@@ -18,3 +18,21 @@ type FleetCount struct {
 	Age    time.Duration // since it was told; as [FleetSight.Age]
 	Count  []byte
 }
+
+// FleetBreaker is what a node knows of a breaker that many processes share.
+type FleetBreaker struct {
+	Key string `json:"key"`
+	Breaker
+	Seers     int    `json:"seers,omitempty"`     // how many callers saw it as it opened
+	Holder    string `json:"holder,omitempty"`    // who has the permit for a trial
+	Abandoned uint64 `json:"abandoned,omitempty"` // trials whose holder was never heard of again
+
+	Watching int    `json:"watching"` // processes that watch it
+	Telling  int    `json:"telling"`  // callers that have told of calls lately
+	Tripped  int    `json:"tripped"`  // of these, whose own breaker is open
+	Calls    uint64 `json:"calls"`    // that they have told of, all together
+	Failures uint64 `json:"failures"`
+	Slow     uint64 `json:"slow"`
+
+	Fault string `json:"fault,omitempty"` // why its record can't be read; then nothing is known of its state
+}

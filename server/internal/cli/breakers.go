@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -15,11 +16,14 @@ type breakerList struct {
 	Now      time.Time        `json:"now"`
 	Callers  int              `json:"callers"`
 	Breakers []eider.Breakers `json:"breakers"`
-	Next     string           `json:"next,omitempty"`
+
+	Fleet   []eider.FleetBreaker `json:"fleet,omitempty"`
+	LeftOut int                  `json:"fleet_left_out,omitempty"`
+	Next    string               `json:"next,omitempty"`
 }
 
 func (a *app) breakersCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "breakers [SERVICE]",
 		Short: "List whose circuit breakers are open for which instances, and why",
 		Long: `List the instances for which some caller's circuit breaker isn't closed; without SERVICE,
@@ -32,8 +36,14 @@ and NEXT TRIAL are those of the first caller named under SEEN BY.
 
 One caller of many says more of that caller's network than of the instance. The registry
 changes no status for what callers say: it looks for itself, once the instance's stream
-has ended.`,
+has ended.
+
+Below stand the breakers that callers share (FLEET): why by the numbers of all of them,
+and how many saw it (SAW) as it opened, of how many that watch now. Without SERVICE those that
+are closed are left out. open, close and reset are an operator's word to one of them, for
+all of its callers at once; a service of that name is found in the list of all.`,
 		Example: `  eider breakers
+  eider breakers open orders
   eider breakers orders --json | jq -r '.breakers[] | select(.rejecting > 1) | .id'`,
 		Args:              maybeService,
 		ValidArgsFunction: a.completeService,
@@ -50,14 +60,115 @@ has ended.`,
 					return err
 				}
 				page.Breakers = append(all.Breakers, page.Breakers...)
+				if after != "" { // they are on the first page
+					page.Fleet, page.LeftOut = all.Fleet, all.LeftOut
+				}
 				after, all = page.Next, page
 				if after == "" {
 					break
 				}
 			}
-			return a.answer(all, func(t *table) { drawBreakers(t, all, service) })
+			return a.answer(all, func(t *table) {
+				drawBreakers(t, all, service)
+				drawFleet(t, all)
+			})
 		}),
 	}
+	cmd.AddCommand(a.forceCommands()...)
+	return cmd
+}
+
+// forceCommands are an operator's words.
+func (a *app) forceCommands() []*cobra.Command {
+	return []*cobra.Command{
+		a.forceCommand("open", "Have all callers of a shared breaker rejected, until it is reset",
+			"Every call of every caller that shares the breaker KEY is rejected within milliseconds, and\nno trial is let through, until `eider breakers reset KEY`.", "rejects every call"),
+		a.forceCommand("close", "Have all calls of a shared breaker let through, until it is reset",
+			"Every call of every caller that shares the breaker KEY is let through whatever comes of it, and\nnone is counted, until `eider breakers reset KEY`.", "lets every call through, and counts none"),
+		a.forceCommand("reset", "Close a shared breaker as if it had never opened",
+			"The breaker KEY is closed as if it had never opened, whatever it was or was made by `open` or\n`close`; it opens again when its callers see cause.", "is closed, and counts anew"),
+	}
+}
+
+// forceCommand is an operator's word to a breaker that callers share.
+func (a *app) forceCommand(do, short, long, done string) *cobra.Command {
+	return &cobra.Command{
+		Use:   do + " KEY",
+		Short: short,
+		Long: long + `
+
+KEY is what its callers share it by: for services of this registry the service's name. A
+breaker that nobody shares through this node can't be told anything.`,
+		Example: "  eider breakers " + do + " orders",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 || args[0] == "" {
+				return usage("name one breaker by its key, as in `eider breakers %s orders`; `eider breakers` shows those that aren't closed", do)
+			}
+			return nil
+		},
+		ValidArgsFunction: a.completeService,
+		RunE: a.asking(func(cmd *cobra.Command, c *client, args []string) error {
+			var b eider.FleetBreaker
+			body := map[string]string{"key": args[0], "do": do}
+			if _, err := c.fetch(cmd.Context(), question{method: http.MethodPost, path: "/v1/breakers", body: body}, &b); err != nil {
+				return err
+			}
+			return a.answer(b, func(t *table) {
+				t.say(fmt.Sprintf("%s %s: %s %s it.", b.Key, done, count(b.Watching, "caller"), word(b.Watching, "watches", "watch")))
+			})
+		}),
+	}
+}
+
+// drawFleet draws the breakers that callers share, if there are any.
+func drawFleet(t *table, all breakerList) {
+	if len(all.Fleet) == 0 {
+		return
+	}
+	t.say("")
+	t.row("FLEET", "STATE", "WHY", "SAW", "SINCE", "NEXT TRIAL")
+	for i := range all.Fleet {
+		b := &all.Fleet[i]
+		why, saw, since := b.Why(), "", ""
+		if !b.State.Rejects() && b.Telling > 0 {
+			why = fmt.Sprintf("%d of %d calls bad, of %s", b.Failures+b.Slow, b.Calls, count(b.Telling, "caller"))
+		}
+		if b.Seers > 0 {
+			saw = fmt.Sprintf("%d of %d", b.Seers, max(b.Watching, b.Seers))
+		}
+		if !b.Since.IsZero() {
+			since = age(all.Now.Sub(b.Since))
+		}
+		state := breakerCell(b.State)
+		if b.Fault != "" {
+			state, why = cell{"unreadable", bad}, ""
+		}
+		t.row(b.Key, state, why, saw, since, fleetTrial(b, all.Now))
+	}
+	if all.LeftOut > 0 {
+		t.say(fmt.Sprintf("and %d more; name a service, or ask /v1/breakers with a larger limit", all.LeftOut))
+	}
+	for i := range all.Fleet {
+		if b := &all.Fleet[i]; b.Fault != "" {
+			t.say(fmt.Sprintf("%s: %s; `eider breakers reset` begins anew", b.Key, b.Fault))
+		}
+	}
+}
+
+// fleetTrial says who tries, or when somebody may.
+func fleetTrial(b *eider.FleetBreaker, now time.Time) string {
+	left := max(b.Retry.Sub(now), 0)
+	switch {
+	case b.State == eider.BreakerForcedOpen:
+		return "by hand"
+	case b.Holder != "":
+		return "by " + b.Holder
+	case b.State == eider.BreakerHalfOpen, b.State == eider.BreakerOpen && left == 0:
+		return "next call"
+	case b.State == eider.BreakerOpen:
+		return "in " + span(left)
+	}
+	return ""
 }
 
 func drawBreakers(t *table, all breakerList, service string) {

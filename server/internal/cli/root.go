@@ -134,6 +134,9 @@ func (a *app) root() *cobra.Command {
 		a.holdCommand(), a.releaseCommand()} {
 		cmd.GroupID = "ask"
 		a.addressFlags(cmd)
+		for _, one := range cmd.Commands() {
+			a.addressFlags(one)
+		}
 		root.AddCommand(cmd)
 	}
 	for _, cmd := range []*cobra.Command{a.certsCommand(), a.tokensCommand()} {

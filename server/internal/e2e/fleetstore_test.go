@@ -123,7 +123,7 @@ func TestAStoreThatIsGoneIsKnownAtOnce(t *testing.T) {
 // serveStore serves what a memory has, at an address of a listener, until the test ends.
 func serveStore(t *testing.T, lis net.Listener, mem *fleet.Memory) {
 	t.Helper()
-	srv := native.New(solo.New(solo.Config{Node: "n1", Fresh: true, Logger: quiet}), native.Config{Logger: quiet, Panel: panel.New(mem)})
+	srv := native.New(solo.New(solo.Config{Node: "n1", Fresh: true, Logger: quiet}), native.Config{Logger: quiet, Panel: panel.New(mem, nil)})
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(lis) }()
 	t.Cleanup(func() {

@@ -3,7 +3,9 @@ package node
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/server/internal/front/native"
+	"github.com/eiderhq/eider/server/internal/panel"
 	"github.com/eiderhq/eider/server/internal/replica/solo"
 )
 
@@ -80,5 +82,50 @@ func doorCollectors(doors []*door) []prometheus.Collector {
 			sum(func(c doorCounts) int64 { return c.shed })),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "eider_http_turned_away_total", Help: "Connections closed at once because --max-http-connections or an address' tenth was reached, and all had a request."},
 			sum(func(c doorCounts) int64 { return c.turnedAway })),
+	}
+}
+
+// panelCollectors show what a node keeps for breakers that callers share.
+func panelCollectors(p *panel.Panel) (all []prometheus.Collector) {
+	counter := func(name, help string, of func(panel.Stats) int64, labels ...string) {
+		opts := prometheus.CounterOpts{Name: name, Help: help}
+		if len(labels) > 0 {
+			opts.ConstLabels = prometheus.Labels{labels[0]: labels[1]}
+		}
+		all = append(all, prometheus.NewCounterFunc(opts, func() float64 { return float64(of(p.Stats())) }))
+	}
+	for i := range eider.BreakerStates {
+		state := eider.BreakerState(i)
+		if state == eider.BreakerMetricsOnly {
+			continue // a caller's own only
+		}
+		counter("eider_fleet_turns_total", "Changes of breakers that callers share, by the state that they came to.", func(s panel.Stats) int64 { return s.Turns[state] }, "state", state.String())
+	}
+	counter("eider_fleet_tells_total", "Counts that callers have told of breakers that they share.", func(s panel.Stats) int64 { return s.Tells })
+	counter("eider_fleet_swaps_total", "Records of breakers that callers share, replaced.", func(s panel.Stats) int64 { return s.Swaps })
+	counter("eider_fleet_swaps_refused_total", "Swaps of records that somebody else had replaced.", func(s panel.Stats) int64 { return s.Refused })
+	counter("eider_fleet_full_total", "Questions refused because --max-fleet-keys was reached.", func(s panel.Stats) int64 { return s.Full })
+	return append(all, fleetStates{p, prometheus.NewDesc("eider_fleet_breakers", "Breakers that callers share, by state. unreadable: something else is written under their key.", []string{"state"}, nil)})
+}
+
+// fleetStates answers a scrape with the breakers that callers share, by state.
+type fleetStates struct {
+	panel *panel.Panel
+	desc  *prometheus.Desc
+}
+
+// Describe implements [prometheus.Collector].
+func (f fleetStates) Describe(ch chan<- *prometheus.Desc) { ch <- f.desc }
+
+// Collect implements [prometheus.Collector].
+func (f fleetStates) Collect(ch chan<- prometheus.Metric) {
+	for i, n := range f.panel.States() {
+		word := "unreadable"
+		if i < eider.BreakerStates {
+			word = eider.BreakerState(i).String()
+		}
+		if i != int(eider.BreakerMetricsOnly) {
+			ch <- prometheus.MustNewConstMetric(f.desc, prometheus.GaugeValue, float64(n), word)
+		}
 	}
 }

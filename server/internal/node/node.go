@@ -90,7 +90,7 @@ func New(cfg Config) (*Node, error) {
 		return native.Rate{PerSecond: float64(perSecond), Burst: 2 * perSecond}
 	}
 	n.gate.tellTo(n.replica)
-	n.panel = panel.New(fleet.NewMemory(s.MaxFleetKeys))
+	n.panel = panel.New(fleet.NewMemory(s.MaxFleetKeys), n.gate.audit.Tell)
 	n.native = native.New(n.replica, native.Config{Beat: s.Beat, Lease: s.Lease, Logger: n.log, Guard: n.gate.guard, Certs: n.gate.certs, Audit: n.gate.audit, Panel: n.panel, Limits: native.Limits{
 		Connections: s.MaxConnections, Streams: s.MaxStreams, Instances: s.MaxStreamInstances, Subscriptions: s.MaxStreamServices,
 		Register: rate(s.RegisterRate), Reattach: rate(s.ReattachRate), Watch: rate(s.WatchRate), Fleet: rate(s.FleetRate), OriginFleet: rate(max(1, s.FleetRate/4)),
@@ -98,8 +98,8 @@ func New(cfg Config) (*Node, error) {
 	}})
 	n.doors = [2]*door{newDoor(s.MaxHTTPConnections, n.log), newDoor(s.MaxHTTPConnections, n.log)}
 	n.console = console.Both(n.replica, console.Config{Version: cfg.Version, Pending: n.waitsFor, Logger: n.log, MaxStreams: s.MaxHTTPStreams,
-		Collectors: slices.Concat(collectors(n.native, &n.gate), doorCollectors(n.doors[:]), diskCollectors(one)),
-		Guard:      n.gate.guard, Certs: n.gate.certs, Audit: n.gate.audit, Hosts: words(s.Host), Elsewhere: s.Metrics != ""})
+		Collectors: slices.Concat(collectors(n.native, &n.gate), panelCollectors(n.panel), doorCollectors(n.doors[:]), diskCollectors(one)),
+		Guard:      n.gate.guard, Certs: n.gate.certs, Audit: n.gate.audit, Panel: n.panel, Hosts: words(s.Host), Elsewhere: s.Metrics != ""})
 	return n, nil
 }
 

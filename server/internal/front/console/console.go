@@ -26,6 +26,7 @@ import (
 
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/server/internal/access"
+	"github.com/eiderhq/eider/server/internal/panel"
 	"github.com/eiderhq/eider/server/internal/replica"
 )
 
@@ -45,6 +46,7 @@ type Config struct {
 	Guard *access.Guard // who is let in; nil asks nobody
 	Certs *access.Certs // the listener's, for the names that requests may use and for clients' certificates; nil without TLS
 	Audit *access.Audit // hears of refusals and of what operators do; nil means nobody
+	Panel *panel.Panel  // of breakers that callers share; nil keeps none
 
 	Elsewhere  bool                   // metrics have an address of their own: see Metrics
 	Collectors []prometheus.Collector // further metrics of this node, for /metrics
@@ -109,7 +111,7 @@ func Both(reg replica.Reader, cfg Config) Console {
 		{"/v1/services", "every service at a glance: ?limit= &after=", reader, c.services},
 		{"/v1/services/{service}", "one service: its instances, and who of them ended lately: ?limit= &after= &wait= (with If-None-Match); a caller that polls says so: &caller= &every= &cache=", reader, c.view},
 		{"/v1/callers", "who calls, and how far behind they are: ?service= &limit= &after=", reader, c.callers},
-		{"/v1/breakers", "for which instances some caller's circuit breaker isn't closed, and why: ?service= &limit= &after=", reader, c.breakers},
+		{"/v1/breakers", "for which instances some caller's circuit breaker isn't closed, and why; the breakers that callers share: ?service= &limit= &after=; POST {key, do} has one of these open, close or reset", reader, c.breakers},
 		{"/v1/window", "for how long a departed instance of a service is still called: derived, and measured: ?service=", reader, c.window},
 		{"/v1/drains", "planned departures, running and past: ?service= &limit=", reader, c.drains},
 		{"/v1/holds", "who is held: ?limit= &after=; POST {service, id, for, reason} holds an instance", reader, c.holds},
@@ -182,7 +184,7 @@ func methodOf(r *http.Request) bool {
 	case http.MethodGet, http.MethodHead:
 		return true
 	case http.MethodPost:
-		return r.URL.Path == "/v1/holds"
+		return r.URL.Path == "/v1/holds" || r.URL.Path == "/v1/breakers"
 	case http.MethodDelete:
 		return strings.HasPrefix(r.URL.Path, "/v1/holds/")
 	}

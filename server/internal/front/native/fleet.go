@@ -44,7 +44,7 @@ func (s *Server) Swap(ctx context.Context, m *pb.SwapRequest) (*pb.SwapReply, er
 	if _, err := s.turn(ctx, "swap fleet breaker"); err != nil {
 		return nil, answered(err)
 	}
-	sight, swapped, err := s.cfg.Panel.Swap(ctx, m.GetKey(), m.GetVersion(), m.GetRecord())
+	sight, swapped, err := s.cfg.Panel.Swap(ctx, m.GetKey(), m.GetVersion(), m.GetRecord(), identityOf(ctx).MayOperate())
 	if err != nil {
 		return nil, answered(err)
 	}

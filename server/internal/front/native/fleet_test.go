@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/eiderhq/eider"
 	pb "github.com/eiderhq/eider/api/eider/v1"
+	"github.com/eiderhq/eider/breaker"
 	"github.com/eiderhq/eider/breaker/fleet"
 	"github.com/eiderhq/eider/server/internal/access"
 	"github.com/eiderhq/eider/server/internal/panel"
@@ -57,7 +60,7 @@ func refusedAs(err error) (codes.Code, *pb.Error) {
 }
 
 func withPanel(cfg Config) Config {
-	cfg.Panel = panel.New(fleet.NewMemory(0))
+	cfg.Panel = panel.New(fleet.NewMemory(0), nil)
 	return cfg
 }
 
@@ -140,7 +143,7 @@ func TestAttackOneProcessIsAQuorum(t *testing.T) {
 
 func TestWhatIsFollowedIsBounded(t *testing.T) {
 	mem := fleet.NewMemory(0)
-	inBubble(t, Config{Panel: panel.New(mem), Limits: Limits{Subscriptions: 2}}, func(t *testing.T, r *rig) {
+	inBubble(t, Config{Panel: panel.New(mem, nil), Limits: Limits{Subscriptions: 2}}, func(t *testing.T, r *rig) {
 		s := r.following(r.dial("10.0.0.2"))
 		want := func(number uint64, key string, kind pb.Kind, says string) {
 			t.Helper()
@@ -159,10 +162,10 @@ func TestWhatIsFollowedIsBounded(t *testing.T) {
 		want(3, "tills", pb.Kind_KIND_LIMITED, "2 keys")
 		tell(t, s.Send, &pb.FollowRequest{Kind: &pb.FollowRequest_Unfollow{Unfollow: 2}})
 		want(3, "tills", 0, "")
-		if _, _, err := r.srv.cfg.Panel.Swap(t.Context(), "pay", 0, []byte("of one that isn't followed any more")); err != nil {
+		if _, _, err := r.srv.cfg.Panel.Swap(t.Context(), "pay", 0, []byte("of one that isn't followed any more"), true); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := r.srv.cfg.Panel.Swap(t.Context(), "tills", 0, []byte("open")); err != nil {
+		if _, _, err := r.srv.cfg.Panel.Swap(t.Context(), "tills", 0, []byte("open"), true); err != nil {
 			t.Fatal(err)
 		}
 		if seen := hear(t, s.Recv).GetSeen(); seen.GetNumber() != 3 || string(seen.GetSight().GetRecord()) != "open" {
@@ -275,7 +278,7 @@ func second[T any](_ T, err error) error { return err }
 
 // A node of which the panel is full says so, and keeps what it has.
 func TestAFullPanelSaysSo(t *testing.T) {
-	cfg := Config{Panel: panel.New(fleet.NewMemory(1))}
+	cfg := Config{Panel: panel.New(fleet.NewMemory(1), nil)}
 	inBubble(t, cfg, func(t *testing.T, r *rig) {
 		c := pb.NewFleetClient(r.dial("10.0.0.2"))
 		if _, err := c.Swap(t.Context(), &pb.SwapRequest{Key: "orders", Record: []byte("open")}); err != nil {
@@ -287,6 +290,44 @@ func TestAFullPanelSaysSo(t *testing.T) {
 		}
 		if got := cfg.Panel.Stats(); got.Full != 1 || got.Swaps != 1 {
 			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// Forcing takes an operator, also by whoever knows how a record is written; what can't be read forces nobody.
+func TestAttackForcesABreakerByItsRecord(t *testing.T) {
+	var book []byte
+	for name, roles := range map[string]access.Roles{"caller": {Register: []string{"checkout"}}, "operator": {Operate: true}} {
+		book = access.AppendLine(book, access.Identity{Name: name, Kind: access.Token, Roles: roles}, name, time.Now())
+	}
+	path := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(path, book, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k := access.NewKeeper(path)
+	if _, err := k.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	inBubble(t, withPanel(Config{Guard: &access.Guard{Keeper: k}}), func(t *testing.T, r *rig) {
+		c := pb.NewFleetClient(r.dial("10.0.0.2"))
+		version := uint64(0)
+		for i, row := range []struct {
+			who   string
+			state breaker.State
+			want  codes.Code
+		}{
+			{"caller", breaker.ForcedOpen, codes.PermissionDenied}, {"caller", breaker.ForcedClosed, codes.PermissionDenied},
+			{"caller", breaker.Open, codes.OK}, {"caller", breaker.ForcedOpen, codes.PermissionDenied}, {"operator", breaker.ForcedOpen, codes.OK},
+			{"caller", breaker.Closed, codes.PermissionDenied}, {"caller", breaker.ForcedClosed, codes.PermissionDenied}, {"caller", breaker.MetricsOnly, codes.PermissionDenied},
+			{"operator", breaker.Closed, codes.OK}, {"caller", breaker.MetricsOnly, codes.OK}, {"caller", breaker.Closed, codes.OK},
+		} {
+			m, err := c.Swap(as(t, row.who), &pb.SwapRequest{Key: "orders", Version: version, Record: fleet.Record{Epoch: 1, State: row.state}.Bytes()})
+			if code, e := refusedAs(err); code != row.want || code != codes.OK && e.GetKind() != pb.Kind_KIND_DENIED {
+				t.Errorf("%d: %s swaps to %s: %v", i, row.who, row.state, err)
+			}
+			if err == nil {
+				version = m.GetSight().GetVersion()
+			}
 		}
 	})
 }
