@@ -4,8 +4,9 @@
 //	client := redis.NewClient(&redis.Options{Addr: "redis:6379"})
 //	guard, err := fleet.New(fleet.Config{Store: redisstore.New(client, redisstore.Config{}), Key: "payments"})
 //
-// One Store serves any number of keys. It needs Redis 5 or newer, or Valkey, with Lua scripts and pub/sub: one server, Sentinel or
-// a Cluster, no Ring. Scripts are sent by their hash, and whole to a server that doesn't know them.
+// One Store serves any number of keys. It needs Lua scripts and pub/sub, and scripts that are replicated by what they do: Redis 5 or
+// newer, or Valkey; tried with Redis 6.2, 7.0 and 8.2 and Valkey 9.1. One server, Sentinel or a Cluster, no Ring. Scripts are
+// sent by their hash, and whole to a server that doesn't know them.
 //
 // # What is kept
 //
@@ -39,7 +40,7 @@
 //
 // Redis replicates behind its answers. A replica that becomes master may lack the last writes, and then they never were: callers
 // see an older version again, join anew and go on from there. If what was lost gave the permit of a trial, its holder is still
-// making that one call, while another caller may be given the permit that the new master knows nothing of: two trials at once,
+// making that one call if it had begun, while another caller may be given the permit that the new master knows nothing of: two trials at once,
 // for at most the holder's lease, of which one verdict is heard. The same holds after a FLUSHALL, after a restart without
 // the last writes on disk, and while a master that is cut off doesn't know yet that it has been replaced. WAIT or min-replicas-to-write
 // make it less likely, not impossible. And ages are by the server's clock: if the new master's runs ahead of the old one's,

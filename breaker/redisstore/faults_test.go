@@ -234,7 +234,8 @@ func TestFull(t *testing.T) {
 	s := start(t)
 	store := redisstore.New(s.client(t), redisstore.Config{})
 	version := swapped(t, store, "orders", 0, "open")
-	s.do(t, "CONFIG", "SET", "maxmemory", "1", "maxmemory-policy", "noeviction")
+	s.do(t, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+	s.do(t, "CONFIG", "SET", "maxmemory", "1")
 	if _, err := store.Tell(t.Context(), "orders", "a", []byte("1"), true); err == nil || !strings.Contains(err.Error(), "raise its maxmemory") {
 		t.Errorf("Tell: %v", err)
 	}
@@ -251,7 +252,7 @@ func TestFull(t *testing.T) {
 // The documented ACL is enough; without its channel nothing is written, and a Watch doesn't go on without a push.
 func TestWhatTheUserMustBeAllowed(t *testing.T) {
 	s := start(t)
-	acl := []any{"ACL", "SETUSER", "fleets", "on", ">secret-of-fleets", "~eider:fleet:*", "&eider:fleet:changed"}
+	acl := []any{"ACL", "SETUSER", "fleets", "on", ">secret-of-fleets", "~eider:fleet:*", "resetchannels", "&eider:fleet:changed"}
 	for command := range strings.FieldsSeq(documented(t, "commands")) {
 		acl = append(acl, "+"+command)
 	}

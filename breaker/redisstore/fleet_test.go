@@ -222,8 +222,8 @@ func befalls(t *testing.T, ill ill, state breaker.State) {
 // that was lost closes nothing.
 func verdictAfter(t *testing.T, p *party, permit fleet.Permit, lost bool) {
 	t.Helper()
-	if !permit.Live() {
-		t.Error("the permit has ended with the store's illness")
+	if permit.Live() == lost {
+		t.Errorf("the permit was lost: %v; it is live: %v", lost, permit.Live())
 	}
 	for i, b := range p.all {
 		if other, err := b.Allow(t.Context()); err == nil && other.Trial() {
@@ -342,8 +342,8 @@ func twoPermits(t *testing.T, p *party, first fleet.Permit) {
 		}
 		return false
 	})
-	if !first.Live() {
-		t.Error("the first permit has ended: its call can't know of it")
+	if first.Live() {
+		t.Error("its holder knows that the first permit is the store's no more, and it is live: a call that isn't made yet would be")
 	}
 	refused := p.refused()
 	first.Settle(breaker.Success)

@@ -199,7 +199,11 @@ func TestStore(t *testing.T) {
 // One node of a Cluster, which refuses a command whose keys aren't all declared, or aren't of one slot.
 func TestStoreInACluster(t *testing.T) {
 	s := start(t, "--cluster-enabled", "yes")
-	s.do(t, "CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+	slots := []any{"CLUSTER", "ADDSLOTS"}
+	for slot := range 16384 {
+		slots = append(slots, slot)
+	}
+	s.do(t, slots...)
 	until(t, "the cluster is up", func() bool { return strings.Contains(s.do(t, "CLUSTER", "INFO").(string), "cluster_state:ok") })
 	client := func(t *testing.T) redis.UniversalClient {
 		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{s.addr}})

@@ -186,11 +186,11 @@ func explained(ctx context.Context, call, key string, err error) error {
 	if ctx.Err() != nil {
 		err = ctx.Err() // the client may call it by another name
 	}
+	const allow = "; let this user do what the documentation of package redisstore lists"
 	help := ""
 	for _, h := range []struct{ says, help string }{
 		{"OOM command not allowed", "; Redis is full: raise its maxmemory, or give fleet breakers a Redis of their own"},
-		{"NOPERM", "; let this user do what the documentation of package redisstore lists"},
-		{"The user executing the script", "; let this user do what the documentation of package redisstore lists"},
+		{"NOPERM", allow}, {"The user executing the script", allow}, {"ACL failure", allow}, // before Redis 7.2, and since
 		{"WRONGTYPE", "; another program writes under these names: choose another Prefix"},
 		{"READONLY", "; this is a replica: let the client follow the master, by Sentinel or Cluster"},
 		{"unknown command", "; fleet breakers need Redis 5 or newer, with Lua scripts and pub/sub"},
