@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -196,6 +197,34 @@ func TestASlowOnEventHoldsNobodyUp(t *testing.T) {
 		pass(6 * time.Second)
 		if s := all[2].Snapshot(); !s.Alone {
 			t.Errorf("OnEvent closed it, and it is %+v", s)
+		}
+	})
+}
+
+// Who was too slow for what happened is told how much it missed.
+func TestMissed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, wait := NewMemory(0), make(chan struct{})
+		var told, missed atomic.Int64
+		b := callers(t, 1, Config{Store: store, OnEvent: func(ev Event) {
+			<-wait
+			told.Add(1)
+			missed.Add(int64(ev.Missed))
+		}})[0]
+		const turns = 3 * mostNews
+		for i := range turns {
+			if _, err := Force(t.Context(), store, "orders", []breaker.State{breaker.ForcedOpen, breaker.ForcedClosed}[i%2]); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if s := b.Snapshot(); s.Generation != turns {
+			t.Fatalf("it saw %d of %d turns", s.Generation, turns)
+		}
+		close(wait)
+		synctest.Wait()
+		if n := told.Load(); n != 1+mostNews || n+missed.Load() != 1+turns {
+			t.Errorf("%d events were told and %d missed, of %d", n, missed.Load(), 1+turns)
 		}
 	})
 }

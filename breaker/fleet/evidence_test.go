@@ -170,8 +170,41 @@ func TestWhatIsToldIsOfTheLastWindow(t *testing.T) {
 				t.Fatalf("after %d calls it tells %d failures", i+1, bad)
 			}
 		}
+		b.Local().Reset()
+		for range 3 {
+			_ = b.Do(t.Context(), bad)
+		}
+		if c := b.count(v); c.Calls != 3 || c.Failures != 3 {
+			t.Errorf("three calls after a reset it tells %+v", c)
+		}
 		if n := len(b.samples); n > mostSamples {
 			t.Errorf("it keeps %d samples", n)
+		}
+	})
+}
+
+// What a caller counted while it was on its own isn't told when it joins again: nobody knows how old it is.
+func TestWhatWasCountedAloneIsntTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &sick{Memory: NewMemory(0)}
+		b := callers(t, 1, Config{Store: store, Local: breaker.Config{FailureRate: -1}})[0]
+		store.fails.Store(true)
+		store.Flush()
+		for range 10 {
+			_ = b.Do(t.Context(), bad)
+			pass(5 * time.Second)
+		}
+		store.fails.Store(false)
+		pass(10 * time.Second)
+		for range 50 {
+			v := b.view.Load()
+			if v == nil {
+				t.Fatal("it hasn't joined again")
+			}
+			if c := b.count(v); c.Calls != 0 {
+				t.Fatalf("there was no call in the last Window, and it tells %+v", c)
+			}
+			pass(100 * time.Millisecond)
 		}
 	})
 }

@@ -201,3 +201,22 @@ func TestForceForgets(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// That a caller's own breaker has opened is told at once: a fleet opens as soon as a quorum of them has.
+func TestThatABreakerOpensIsToldAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := callers(t, 3, Config{Store: NewMemory(0)})
+		pass(400 * time.Millisecond) // between two reports
+		for _, b := range all {
+			for range 12 {
+				_ = b.Do(t.Context(), bad)
+			}
+		}
+		synctest.Wait()
+		for i, b := range all {
+			if s := b.Snapshot(); s.State != breaker.Open {
+				t.Errorf("caller %d: %+v", i, s.Record)
+			}
+		}
+	})
+}

@@ -215,3 +215,61 @@ func TestATrialThatPanics(t *testing.T) {
 		}
 	})
 }
+
+// A trial is settled once: what is said later, of a call that its time was up for, say, nobody is told.
+func TestATrialIsSettledOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := callers(t, 3, Config{Store: NewMemory(0)})
+		trip(t, all)
+		pass(5*time.Second + spread)
+		p, err := all[0].Allow(t.Context())
+		if err != nil || !p.Trial() {
+			t.Fatal(err)
+		}
+		p.Settle(breaker.Success)
+		p.Settle(breaker.Failure)
+		synctest.Wait()
+		if s := all[0].Snapshot(); s.State != breaker.Ramping || s.Refused != 0 {
+			t.Errorf("%d verdicts were refused: %+v", s.Refused, s.Record)
+		}
+	})
+}
+
+// A trial that takes its time has gone well, where no rule says that it was too slow.
+func TestASlowTrialWithTheRuleOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := callers(t, 3, Config{Store: NewMemory(0), SlowRate: -1, Lease: time.Minute, Local: breaker.Config{SlowRate: -1}})
+		trip(t, all)
+		pass(5*time.Second + spread)
+		_ = all[0].Do(t.Context(), func(context.Context) error { pass(12 * time.Second); return nil })
+		synctest.Wait()
+		if s := all[1].Snapshot(); s.State != breaker.Ramping {
+			t.Errorf("%+v", s.Record)
+		}
+	})
+}
+
+// A verdict that the store didn't hear is told again by who joins again in time.
+func TestAVerdictIsToldAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &sick{Memory: NewMemory(0)}
+		all := callers(t, 3, Config{Store: store, Lease: time.Minute})
+		trip(t, all)
+		pass(5*time.Second + spread)
+		p, err := all[0].Allow(t.Context())
+		if err != nil || !p.Trial() {
+			t.Fatal(err)
+		}
+		store.fails.Store(true)
+		p.Settle(breaker.Success)
+		synctest.Wait()
+		if s := all[0].Snapshot(); !s.Alone {
+			t.Fatalf("it was heard: %+v", s)
+		}
+		store.fails.Store(false)
+		pass(3 * time.Second)
+		if s := all[1].Snapshot(); s.State != breaker.Ramping {
+			t.Errorf("%+v", s.Record)
+		}
+	})
+}

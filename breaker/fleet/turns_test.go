@@ -120,6 +120,27 @@ func TestARelapseWithinTheRamp(t *testing.T) {
 	})
 }
 
+// Callers that ramp together don't let the same of their calls through: the first calls of all would be a flood else.
+func TestRampsAreOutOfStep(t *testing.T) {
+	b, err := New(Config{Store: NewMemory(0), Key: "orders"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := map[int]bool{}
+	for range 200 {
+		v := b.viewOf(nil, Sight{}, Record{Epoch: 1, State: breaker.Ramping, For: time.Hour})
+		for n := range 20 {
+			if v.ramps(v.at) {
+				first[n] = true
+				break
+			}
+		}
+	}
+	if len(first) < 5 {
+		t.Errorf("of 200 callers the first call that goes is the same: %v", first)
+	}
+}
+
 // Who joins while the fleet's breaker is in any state goes by it with its first calls, and by no other.
 func TestJoiningInEachState(t *testing.T) {
 	for _, state := range []breaker.State{breaker.Closed, breaker.Open, breaker.HalfOpen, breaker.Ramping, breaker.ForcedOpen, breaker.ForcedClosed} {
