@@ -1,7 +1,10 @@
 package fleet
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -118,4 +121,39 @@ func bring(t *testing.T, all []*Breaker, state breaker.State) {
 	if s := all[0].Snapshot(); s.State != state {
 		t.Fatalf("it is %v, want %v", s.State, state)
 	}
+}
+
+// cut is a store that doesn't answer, and whose watch breaks when it is told to.
+type cut struct {
+	*sick
+	broken chan struct{}
+}
+
+var errCut = errors.New("the watch broke")
+
+func (s cut) Watch(ctx context.Context, key string) iter.Seq2[Sight, error] {
+	return func(yield func(Sight, error) bool) {
+		select {
+		case <-s.broken:
+			yield(Sight{}, errCut)
+		case <-ctx.Done():
+			yield(Sight{}, ctx.Err())
+		}
+	}
+}
+
+// What is said to be the reason is what was first, and not that something else was given up because of it.
+func TestTheReasonIsWhatWasFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := cut{&sick{Memory: NewMemory(0)}, make(chan struct{})}
+		b := callers(t, 1, Config{Store: store})[0]
+		store.hangs.Store(true)
+		b.poke() // something is being told
+		synctest.Wait()
+		close(store.broken)
+		synctest.Wait()
+		if s := b.Snapshot(); !s.Alone || !errors.Is(s.Why, errCut) {
+			t.Errorf("alone %v, because: %v", s.Alone, s.Why)
+		}
+	})
 }

@@ -21,7 +21,7 @@ type Breaker struct {
 	view  atomic.Pointer[view] // what the fleet says; nil while this caller is on its own
 
 	kept atomic.Pointer[trial] // the permit that came too late for who had asked: the next call's
-	shy  atomic.Bool           // the store didn't answer who asked last
+	shy  atomic.Bool           // the store didn't answer who asked last: before this caller joins again, it must
 
 	wake    chan struct{} // of one: there is something to tell now
 	turned  chan struct{} // of one: the view has turned, and what is next with it
@@ -130,15 +130,10 @@ func (b *Breaker) together(ctx context.Context, v *view) (Permit, error) {
 		if t := b.kept.Load(); t != nil && b.kept.CompareAndSwap(t, nil) && t.live() {
 			return b.begin(t), nil
 		}
-		if b.now() < v.next {
+		if b.now() < v.next || !v.asking.CompareAndSwap(false, true) {
 			return Permit{}, v.rejected
 		}
-		if v.asking.CompareAndSwap(false, true) {
-			return b.ask(ctx, v)
-		}
-		if !b.shy.Load() { // else it isn't the fleet's word that they all wait for
-			return Permit{}, v.rejected
-		}
+		return b.ask(ctx, v)
 	case breaker.ForcedOpen:
 		return Permit{}, v.rejected
 	case breaker.ForcedClosed:

@@ -117,7 +117,9 @@ func (b *Breaker) telling(l *link) {
 			continue // nothing is to be told or heard soon
 		}
 		if err := b.tell(l, v, c); err != nil {
-			b.part(l, err)
+			if l.ctx.Err() == nil { // else what ended it is the reason, and is told
+				b.part(l, err)
+			}
 			return
 		}
 		told = looked
