@@ -66,7 +66,7 @@ func TestADependencyRelapsesAboveFive(t *testing.T) {
 		all(t, d.at(1), ErrDown)
 		time.Sleep(Restarts - 1)
 		all(t, d.at(1), ErrDown)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if want := (Tally{Probes: AtOnce + 3, Parallel: AtOnce + 3, Relapses: 1}); d.Tally() != want {
 			t.Errorf("%+v, want %+v", d.Tally(), want)
