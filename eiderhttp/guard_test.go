@@ -162,7 +162,7 @@ func TestAPanicEndsWhatTheGuardsGave(t *testing.T) {
 func TestAGuardsFleet(t *testing.T) {
 	store := fleet.NewMemory(0)
 	guard := func(next http.RoundTripper) *Guard {
-		g := &Guard{Next: next, Hosts: 1, Breaker: breaker.Config{Window: 1000, FailureMin: 1000}, Fleet: &fleet.Config{Store: store, Key: "shop/", Quorum: 2,
+		g := &Guard{Next: next, Hosts: 1, Breaker: breaker.Config{Window: 1000, FailureRate: -1}, Fleet: &fleet.Config{Store: store, Key: "shop/", Quorum: 2,
 			Report: 5 * time.Millisecond, Poll: 10 * time.Millisecond, OpenFor: forHours, MaxOpen: forHours, Lease: forHours, Wait: patience}}
 		t.Cleanup(g.Close)
 		return g

@@ -72,6 +72,26 @@ func TestAloneAndNone(t *testing.T) {
 	g.Close()
 }
 
+// What breaks off after an answer that was slow to begin, and so has ended its permit, is a failure all the same.
+func TestWhatBreaksOffLateIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := Alone(breaker.Config{SlowLimit: time.Second, Consecutive: 1})
+		pass, err := g.Ask(t.Context(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(2 * time.Second)
+		pass = pass.Answered()
+		if s := g.Own().Snapshot(); s.State != breaker.Closed || s.InFlight != 0 {
+			t.Fatalf("it has answered: %+v", s)
+		}
+		pass.Settle(breaker.Failure)
+		if s := g.Own().Snapshot(); s.State != breaker.Open {
+			t.Errorf("then it broke off: %+v", s)
+		}
+	})
+}
+
 // Who has given up is told that, and not that somebody rejects.
 func TestWhoGivesUpIsNotRejected(t *testing.T) {
 	g := Alone(breaker.Config{})
