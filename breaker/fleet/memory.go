@@ -20,6 +20,7 @@ type Memory struct {
 	mu    sync.Mutex
 	keys  map[string]*kept
 	quiet *list.List // of all keys, longest untouched first
+	bytes int        // that all keys take, about
 	bells bells
 }
 
@@ -33,6 +34,7 @@ type kept struct {
 	counts  []told        // by caller, in order
 	changed chan struct{} // closed with the next version
 	bells   bells
+	bytes   int // of the Memory's
 }
 
 type told struct {
@@ -64,19 +66,34 @@ func (m *Memory) TellFrom(ctx context.Context, key, caller, from string, count [
 		return Sight{}, err
 	}
 	m.touch(k, now)
-	k.tell(now, told{Count{Caller: caller, From: from, Count: slices.Clone(count)}, now})
+	k.tell(now, told{Count{Caller: caller, From: from, Count: slices.Clone(count)}, now}, m.bytes < mostKept)
+	m.weigh(k)
 	return k.sight(now, all), nil
 }
 
-func (k *kept) tell(now time.Time, t told) {
+// mostKept is how many bytes all keys may take before counts that need more aren't kept: as if their callers were too many.
+const mostKept = 256 << 20
+
+// weigh reckons what a key takes.
+func (m *Memory) weigh(k *kept) {
+	const each = 128 // of what holds a key or a count
+	bytes := each + len(k.key) + len(k.record)
+	for _, t := range k.counts {
+		bytes += each + len(t.Caller) + len(t.From) + len(t.Count.Count)
+	}
+	m.bytes += bytes - k.bytes
+	k.bytes = bytes
+}
+
+func (k *kept) tell(now time.Time, t told, room bool) {
 	k.counts = slices.DeleteFunc(k.counts, func(t told) bool { return now.Sub(t.at) >= KeepCounts })
 	i, found := slices.BinarySearchFunc(k.counts, t.Caller, func(a told, name string) int { return strings.Compare(a.Caller, name) })
 	switch {
 	case found && len(t.Count.Count) == 0:
 		k.counts = slices.Delete(k.counts, i, i+1)
-	case found:
+	case found && (room || len(t.Count.Count) <= len(k.counts[i].Count.Count)):
 		k.counts[i] = t
-	case len(t.Count.Count) > 0 && len(k.counts) < MostCallers:
+	case !found && room && len(t.Count.Count) > 0 && len(k.counts) < MostCallers:
 		k.counts = slices.Insert(k.counts, i, t)
 	}
 }
@@ -98,6 +115,7 @@ func (m *Memory) Swap(ctx context.Context, key string, version uint64, record []
 	}
 	m.touch(k, now)
 	k.put(now, slices.Clone(record))
+	m.weigh(k)
 	return k.sight(now, false), true, nil
 }
 
@@ -137,6 +155,7 @@ func (m *Memory) Flush() {
 	defer m.mu.Unlock()
 	for _, k := range m.keys {
 		k.forget()
+		m.weigh(k)
 	}
 }
 
@@ -151,8 +170,10 @@ func (m *Memory) at(key string, now time.Time) (*kept, error) {
 		k = &kept{key: key, touched: now, changed: make(chan struct{}), bells: m.bells}
 		k.place = m.quiet.PushBack(k)
 		m.keys[key] = k
+		m.weigh(k)
 	case k.version != 0 && now.Sub(k.touched) >= Keep:
 		k.forget()
+		m.weigh(k)
 	}
 	return k, nil
 }
@@ -176,6 +197,7 @@ func (m *Memory) makeRoom(now time.Time) bool {
 	m.quiet.Remove(front)
 	delete(m.keys, k.key)
 	k.forget()
+	m.bytes -= k.bytes
 	return true
 }
 
