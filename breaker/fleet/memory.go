@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"fmt"
@@ -61,6 +62,9 @@ func (m *Memory) TellFrom(ctx context.Context, key, caller, from string, count [
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
+	if m.keys[key] == nil && len(count) == 0 {
+		return Sight{}, nil // nothing is kept of who only asks
+	}
 	k, err := m.at(key, now)
 	if err != nil {
 		return Sight{}, err
@@ -73,6 +77,9 @@ func (m *Memory) TellFrom(ctx context.Context, key, caller, from string, count [
 
 // mostKept is how many bytes all keys may take before counts that need more aren't kept: as if their callers were too many.
 const mostKept = 256 << 20
+
+// mostFrom is how many callers' counts are kept from one place: so that it can't take the room of all others.
+const mostFrom = MostCallers / 8
 
 // weigh reckons what a key takes.
 func (m *Memory) weigh(k *kept) {
@@ -87,7 +94,18 @@ func (m *Memory) weigh(k *kept) {
 
 func (k *kept) tell(now time.Time, t told, room bool) {
 	k.counts = slices.DeleteFunc(k.counts, func(t told) bool { return now.Sub(t.at) >= KeepCounts })
-	i, found := slices.BinarySearchFunc(k.counts, t.Caller, func(a told, name string) int { return strings.Compare(a.Caller, name) })
+	i, found := slices.BinarySearchFunc(k.counts, t, func(a, b told) int {
+		return cmp.Or(strings.Compare(a.Caller, b.Caller), strings.Compare(a.From, b.From)) // nobody tells in another's name from elsewhere
+	})
+	if t.From != "" && !found {
+		n := 0
+		for _, other := range k.counts {
+			if other.From == t.From {
+				n++
+			}
+		}
+		room = room && n < mostFrom
+	}
 	switch {
 	case found && len(t.Count.Count) == 0:
 		k.counts = slices.Delete(k.counts, i, i+1)

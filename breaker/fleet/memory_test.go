@@ -114,7 +114,7 @@ func TestMemoryRefusesWithoutLookingAtEveryKey(t *testing.T) {
 		for range 20 {
 			begun := time.Now()
 			for range 20 {
-				if _, err := m.Tell(t.Context(), "one more", "a", nil, false); err == nil {
+				if _, err := m.Tell(t.Context(), "one more", "a", []byte("1"), false); err == nil {
 					t.Fatal("taken")
 				}
 			}

@@ -99,3 +99,37 @@ func TestWhoGivesUpIsNotRejected(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// While an operator lets everything through, nobody counts: when that ends, or the store goes, nothing is held against anybody.
+func TestForcedClosedCountsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := fleet.NewMemory(0)
+		g, err := Config{Fleet: fleet.Config{Store: mem}, Service: "orders", Slow: time.Second}.New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.Close()
+		if _, err := fleet.Force(t.Context(), mem, "orders", breaker.ForcedClosed); err != nil {
+			t.Fatal(err)
+		}
+		first, err := g.Ask(t.Context(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first.Settle(breaker.Success)
+		synctest.Wait()
+		if s := g.Snapshot().State; s != breaker.ForcedClosed {
+			t.Fatalf("it is %v", s)
+		}
+		for i := range 100 {
+			pass, err := g.Ask(t.Context(), i%2 == 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pass.Answered().Settle(breaker.Failure)
+		}
+		if s := g.Own().Snapshot(); s.State != breaker.Closed || s.Failures != 0 {
+			t.Errorf("this caller's own is %v, of %d failures", s.State, s.Failures)
+		}
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eiderhq/eider/breaker/fleet"
 	"github.com/eiderhq/eider/eiderhttp"
 	"github.com/eiderhq/eider/meter"
 	"github.com/eiderhq/eider/registry"
@@ -30,7 +31,7 @@ func TestAMeterHasEveryMetric(t *testing.T) {
 	if _, err := dead.Register(registry.Registration{Service: "orders", ID: "dead", Address: "127.0.0.1:1"}); err != nil {
 		t.Fatal(err)
 	}
-	tr := &eiderhttp.Transport{Registry: reg}
+	tr := &eiderhttp.Transport{Registry: reg, Fleet: &fleet.Config{}}
 	defer tr.Close()
 	hc := &http.Client{Transport: tr, Timeout: patience}
 	value := func(metric, service, label string) float64 { return valueOf(counts, metric, service, label) }
@@ -50,6 +51,7 @@ func TestAMeterHasEveryMetric(t *testing.T) {
 	}
 	until("a refused dial", func() bool { return value(meter.Retries, "orders", "refused") > 0 })
 	until("listed", func() bool { return value(meter.ListedSeconds, "checkout", "c") > 0 })
+	until("with the fleet", func() bool { return value(meter.FleetParted, "orders", "") == 0 })
 	b.leave()
 	until("let go", func() bool { return value(meter.LetGo, "orders", "") == 1 })
 	retries := value(meter.Retries, "orders", "refused")

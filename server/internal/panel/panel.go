@@ -52,7 +52,7 @@ func (p *Panel) Swap(ctx context.Context, key string, version uint64, record []b
 	}
 	before := p.mem.Look(key, false)
 	old, now := stateOf(before), stateOf(fleet.Sight{Version: 1, Record: record})
-	if !operator && before.Version == version && old != now && (forced(old) || forced(now)) { // another version is refused anyway
+	if !operator && before.Version == version && (forced(old) || forced(now)) { // another version is refused anyway
 		return fleet.Sight{}, false, eider.Errorf(eider.Denied, "", "only an operator forces a breaker for all, or takes that back: use `eider breakers`, or show a token with the role operate")
 	}
 	s, swapped, err := p.mem.Swap(ctx, key, version, record)
