@@ -82,9 +82,9 @@ all of its callers at once; a service of that name is found in the list of all.`
 func (a *app) forceCommands() []*cobra.Command {
 	return []*cobra.Command{
 		a.forceCommand("open", "Have all callers of a shared breaker rejected, until it is reset",
-			"Every call of every caller that shares the breaker KEY is rejected within milliseconds, and\nno trial is let through, until `eider breakers reset KEY`.", "rejects every call"),
+			"Every call of every caller that shares the breaker KEY is rejected within milliseconds, and\nno trial is let through, until `eider breakers reset KEY`, or until this node starts anew:\nit has them in memory. A caller whose node is away goes by its own breaker.", "rejects every call"),
 		a.forceCommand("close", "Have all calls of a shared breaker let through, until it is reset",
-			"Every call of every caller that shares the breaker KEY is let through whatever comes of it, and\nnone is counted, until `eider breakers reset KEY`.", "lets every call through, and counts none"),
+			"Every call of every caller that shares the breaker KEY is let through whatever comes of it, and\nnone is counted, until `eider breakers reset KEY`, or until this node starts anew: it has\nthem in memory.", "lets every call through, and counts none"),
 		a.forceCommand("reset", "Close a shared breaker as if it had never opened",
 			"The breaker KEY is closed as if it had never opened, whatever it was or was made by `open` or\n`close`; it opens again when its callers see cause.", "is closed, and counts anew"),
 	}
@@ -114,7 +114,11 @@ breaker that nobody shares through this node can't be told anything.`,
 				return err
 			}
 			return a.answer(b, func(t *table) {
-				t.say(fmt.Sprintf("%s %s: %s %s it.", b.Key, done, count(b.Watching, "caller"), word(b.Watching, "watches", "watch")))
+				ends := ""
+				if do != "reset" {
+					ends = fmt.Sprintf(" `eider breakers reset %s` ends that.", b.Key)
+				}
+				t.say(fmt.Sprintf("%s %s: %s %s it.%s", b.Key, done, count(b.Watching, "caller"), word(b.Watching, "watches", "watch"), ends))
 			})
 		}),
 	}
@@ -125,7 +129,9 @@ func drawFleet(t *table, all breakerList) {
 	if len(all.Fleet) == 0 {
 		return
 	}
-	t.say("")
+	if all.Callers > 0 || len(all.Breakers) > 0 {
+		t.say("")
+	}
 	t.row("FLEET", "STATE", "WHY", "SAW", "SINCE", "NEXT TRIAL")
 	for i := range all.Fleet {
 		b := &all.Fleet[i]
@@ -172,7 +178,11 @@ func fleetTrial(b *eider.FleetBreaker, now time.Time) string {
 }
 
 func drawBreakers(t *table, all breakerList, service string) {
-	if len(all.Breakers) == 0 {
+	switch {
+	case len(all.Breakers) > 0:
+	case all.Callers == 0 && len(all.Fleet) > 0: // who shares a breaker needn't follow a service
+		return
+	default:
 		t.say(allClosed(all.Callers, service))
 		return
 	}
