@@ -265,6 +265,9 @@ func (c *call) finished(info balancer.DoneInfo) {
 	if said := info.Trailer[keyLeaving]; len(said) == 1 {
 		c.leaving(said[0])
 	}
+	if c.lost && info.Err == nil && !info.BytesReceived {
+		info.Err = status.Error(codes.Unavailable, saysUnwritten) // whoever reads on isn't heard
+	}
 	if info.Err == nil && info.BytesSent && !info.BytesReceived {
 		// The stream was found broken by a write, and what broke it comes with the next read. Nobody has answered.
 		c.phase = undecided

@@ -121,8 +121,8 @@ func (g *Guard) Unary(ctx context.Context, method string, req, reply any, cc *gr
 	return err
 }
 
-// Stream is a [grpc.StreamClientInterceptor]. What counts is how the stream ends; one that is a trial has gone well with its
-// first message.
+// Stream is a [grpc.StreamClientInterceptor]. What counts is how the stream ends, or its answer if it has but one; one that is a
+// trial has gone well with its first message.
 func (g *Guard) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	pass, err := g.ask(ctx, true)
 	if err != nil {
@@ -131,7 +131,7 @@ func (g *Guard) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Clie
 	if err := pass.Late(); err != nil {
 		return nil, &Error{codes.Unavailable, err}
 	}
-	s := &guardedStream{g: g, begun: time.Now(), pass: pass, ctx: ctx}
+	s := &guardedStream{g: g, begun: time.Now(), pass: pass, ctx: ctx, one: !desc.ServerStreams}
 	opened := false
 	defer func() {
 		if !opened {
@@ -142,7 +142,7 @@ func (g *Guard) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Clie
 	opened = true
 	pass.Wrote()
 	if err != nil {
-		s.end(g.judge(ctx, err, time.Since(s.begun)))
+		s.fail(err)
 		return nil, err
 	}
 	return s, nil
@@ -172,6 +172,7 @@ type guardedStream struct {
 	ctx   context.Context
 	begun time.Time
 	pass  gate.Pass
+	one   bool // one answer is all: nobody reads on to its io.EOF
 	ended atomic.Bool
 }
 
@@ -181,11 +182,18 @@ func (s *guardedStream) RecvMsg(m any) error {
 	case err == io.EOF:
 		s.end(breaker.Success)
 	case err != nil:
-		s.end(s.g.judge(s.ctx, err, time.Since(s.begun)))
-	case s.pass.Trial():
+		s.fail(err)
+	case s.one || s.pass.Trial():
 		s.end(breaker.Success)
 	}
 	return err
+}
+
+// fail ends it with what its error says.
+func (s *guardedStream) fail(err error) {
+	o := breaker.Failure // what a panic is
+	defer func() { s.end(o) }()
+	o = s.g.judge(s.ctx, err, time.Since(s.begun))
 }
 
 func (s *guardedStream) end(o breaker.Outcome) {

@@ -190,3 +190,58 @@ func TestAGuardsFleet(t *testing.T) {
 		t.Errorf("without a key: %v", err)
 	}
 }
+
+// Whoever sends a stream and is sent one answer reads that and no io.EOF after it, so that the answer is its end.
+func TestAGuardCountsCallsThatHaveOneAnswer(t *testing.T) {
+	g := &Guard{}
+	p := &parrot{name: "a", do: func(context.Context) error { return nil }}
+	cc := guarded(t, g, p)
+	for range 20 {
+		s, err := cc.NewStream(t.Context(), &grpc.StreamDesc{StreamName: "Say", ClientStreams: true}, sayMethod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(s.SendMsg(wrapperspb.String("")), s.CloseSend(), s.RecvMsg(new(wrapperspb.StringValue))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := g.Snapshot(); s.Outcomes != 20 || s.Failures != 0 || s.InFlight != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// What judges a stream is the user's own, and may panic: the stream has failed then, whether it was being opened or read.
+func TestAGuardWhoseJudgePanicsCountsTheStream(t *testing.T) {
+	panics := func(do func()) {
+		t.Helper()
+		defer func() {
+			if recover() == nil {
+				t.Error("it didn't panic")
+			}
+		}()
+		do()
+	}
+	for name, open := range map[string]grpc.Streamer{
+		"opened": func(context.Context, *grpc.StreamDesc, *grpc.ClientConn, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+			return nil, status.Error(codes.Unavailable, "no")
+		},
+		"read": func(context.Context, *grpc.StreamDesc, *grpc.ClientConn, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+			return unread{}, nil
+		},
+	} {
+		g := &Guard{Failed: func(codes.Code) bool { panic("no idea") }}
+		panics(func() {
+			if s, err := g.Stream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, nil, talkMethod, open); err == nil {
+				s.RecvMsg(nil)
+			}
+		})
+		if s := g.Snapshot(); s.Outcomes != 1 || s.Failures != 1 {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+// unread is a stream that fails.
+type unread struct{ grpc.ClientStream }
+
+func (unread) RecvMsg(any) error { return status.Error(codes.Unavailable, "no") }

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/eiderhq/eider/breaker"
+	"github.com/eiderhq/eider/breaker/fleet"
 	"github.com/eiderhq/eider/internal/fake"
 )
 
@@ -69,6 +71,39 @@ func TestACallThatIsLostIsCountedAndSaysForWhomItIs(t *testing.T) {
 	}
 	if md := p.seen[0]; len(md[keyTo]) != 1 || len(md[keyCaller]) != 1 {
 		t.Errorf("%v", md)
+	}
+}
+
+// ending is a forgetter that tells when a connection has ended.
+type ending struct {
+	forgetter
+	ended chan struct{}
+}
+
+func (e ending) HandleConn(_ context.Context, s stats.ConnStats) {
+	if _, ok := s.(*stats.ConnEnd); ok {
+		select {
+		case e.ended <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// When a write finds the stream of such a call ended, whoever reads on isn't heard: it has ended with that.
+func TestACallThatIsLostEndsWithABrokenWrite(t *testing.T) {
+	e := ending{ended: make(chan struct{}, 1)}
+	a := fake.Up("orders", "a", newFrames(t, (*frames).goAway))
+	m := together(t, 1, fleet.Config{Local: breaker.Config{FailureMin: 1000}}, Config{NoBreakers: true}, []grpc.DialOption{grpc.WithStatsHandler(e)}, a)[0]
+	s := open(t, m.cc)
+	<-e.ended
+	if _, err := s.say("x"); err == nil {
+		t.Error("somebody has answered")
+	}
+	if n := m.cl.counts[GoAway].Load(); n != 2 { // gRPC repeats it by itself, once
+		t.Errorf("%d tries have ended so, want 2", n)
+	}
+	if s := m.knows().Local; s.Total != 0 {
+		t.Errorf("nobody has answered, and it shows %+v", s)
 	}
 }
 
