@@ -143,6 +143,9 @@ func (w *watch) pushes(ctx context.Context) <-chan clientv3.WatchResponse {
 	go func() {
 		defer close(newest)
 		for push := range w.store.client.Watch(clientv3.WithRequireLeader(ctx), w.store.record(w.key), clientv3.WithRev(from)) {
+			if len(push.Events) == 0 && push.Err() == nil {
+				continue // the progress that somebody asked this client for: what waits to be read is news
+			}
 			select {
 			case <-newest:
 			default:

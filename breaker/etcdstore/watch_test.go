@@ -60,6 +60,30 @@ func TestAWatchIsPushed(t *testing.T) {
 	watch.until(t, "another", swap(t, other, "orders", 0, "open").Version)
 }
 
+// pushing is a client's Watcher, as a test pushes.
+type pushing struct {
+	clientv3.Watcher
+	pushes chan clientv3.WatchResponse
+}
+
+func (p pushing) Watch(context.Context, string, ...clientv3.OpOption) clientv3.WatchChan {
+	return p.pushes
+}
+
+// Who shares the client may ask it for progress, which every watch is told.
+func TestAWatchKeepsItsEventWhenProgressIsPushed(t *testing.T) {
+	p := pushing{pushes: make(chan clientv3.WatchResponse)}
+	w := &watch{store: New(&clientv3.Client{Watcher: p}, Config{}), key: "orders"}
+	unread := w.pushes(t.Context())
+	p.pushes <- clientv3.WatchResponse{Events: []*clientv3.Event{{}}}
+	p.pushes <- clientv3.WatchResponse{}
+	p.pushes <- clientv3.WatchResponse{} // taken: the one before it is done with
+	if push := <-unread; len(push.Events) != 1 {
+		t.Error("progress has displaced an event")
+	}
+	close(p.pushes)
+}
+
 // Who doesn't read for long goes on with the newest, and nothing has piled up for him.
 func TestASlowReaderSkips(t *testing.T) {
 	s := New(common(t))

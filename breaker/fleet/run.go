@@ -71,7 +71,7 @@ func (b *Breaker) join(l *link) error {
 	ctx, cancel := b.patience(l.ctx)
 	defer cancel()
 	s, err := b.c.Store.Tell(ctx, b.c.Key, b.c.Caller, nil, false)
-	if err == nil && b.shy.Load() { // who couldn't change it wants to see that it can: this changes nothing
+	if err == nil && b.shy.Load() { // who had no answer to a swap wants to see that one is answered; whether it may write, this doesn't tell
 		s, _, err = b.c.Store.Swap(ctx, b.c.Key, math.MaxUint64, nil)
 		b.shy.Store(err != nil)
 	}

@@ -309,7 +309,14 @@ func TestSomebodyElsesKey(t *testing.T) {
 	}
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": s.addr}})
 	defer ring.Close()
-	if _, err := redisstore.New(ring, redisstore.Config{}).Tell(t.Context(), "orders", "a", nil, false); err == nil || !strings.Contains(err.Error(), "Ring") {
+	over := redisstore.New(ring, redisstore.Config{})
+	if _, err := over.Tell(t.Context(), "orders", "a", nil, false); err == nil || !strings.Contains(err.Error(), "Ring") {
 		t.Errorf("over a Ring: %v", err)
+	}
+	if _, _, err := over.Swap(t.Context(), "orders", 0, nil); err == nil || !strings.Contains(err.Error(), "Ring") {
+		t.Errorf("Swap over a Ring: %v", err)
+	}
+	if err := watch(t, over, "orders").ends(t); !strings.Contains(err.Error(), "Ring") { // and the process goes on
+		t.Errorf("Watch over a Ring: %v", err)
 	}
 }

@@ -24,11 +24,11 @@ type Config struct {
 	Prefix string
 
 	// Poll is after what time without a word of a key a Watch asks again, in case a push was lost or Redis was flushed;
-	// 0 means 10s. Each Tell of the same Store is a word, so a breaker, which tells at least each 5s, costs nothing more. Less
+	// 0 or less means 10s. Each Tell of the same Store is a word, so a breaker, which tells at least each 5s, costs nothing more. Less
 	// finds a flush sooner where nobody tells, for one command of each Watch in that time. So often the subscription is tried.
 	Poll time.Duration
 
-	// Timeout is how long Redis may take to answer a Watch; 0 means 1s. A Watch that had no answer ends with an error.
+	// Timeout is how long Redis may take to answer a Watch; 0 or less means 1s. A Watch that had no answer ends with an error.
 	Timeout time.Duration
 }
 
@@ -64,9 +64,9 @@ var (
 func New(client redis.UniversalClient, c Config) *Store {
 	return &Store{
 		client:   client,
-		prefix:   orElse(c.Prefix, "eider:fleet:"),
-		poll:     orElse(c.Poll, 10*time.Second),
-		timeout:  orElse(c.Timeout, time.Second),
+		prefix:   orElse(c.Prefix != "", c.Prefix, "eider:fleet:"),
+		poll:     orElse(c.Poll > 0, c.Poll, 10*time.Second),
+		timeout:  orElse(c.Timeout > 0, c.Timeout, time.Second),
 		tell:     redis.NewScript(tellScript),
 		swap:     redis.NewScript(swapScript),
 		look:     redis.NewScript(lookScript),
@@ -77,7 +77,7 @@ func New(client redis.UniversalClient, c Config) *Store {
 
 // Tell is [fleet.Store.Tell]: one command.
 func (s *Store) Tell(ctx context.Context, key, caller string, count []byte, all bool) (fleet.Sight, error) {
-	if err := fits(ctx, key, caller, count); err != nil {
+	if err := s.fits(ctx, key, caller, count); err != nil {
 		return fleet.Sight{}, err
 	}
 	wanted := ""
@@ -98,7 +98,7 @@ func (s *Store) Tell(ctx context.Context, key, caller string, count []byte, all 
 
 // Swap is [fleet.Store.Swap]: one command. After an error the record may be there or not, or come yet.
 func (s *Store) Swap(ctx context.Context, key string, version uint64, record []byte) (fleet.Sight, bool, error) {
-	if err := fits(ctx, key, "", record); err != nil {
+	if err := s.fits(ctx, key, "", record); err != nil {
 		return fleet.Sight{}, false, err
 	}
 	old := ""
@@ -109,8 +109,8 @@ func (s *Store) Swap(ctx context.Context, key string, version uint64, record []b
 	fresh := strconv.FormatUint(rand.Uint64()|1, 10)
 	answer, err := s.run(ctx, s.swap, key, old, fresh, record, fleet.Keep.Milliseconds(), s.channel())
 	var seen fleet.Sight
-	if err == nil && len(answer) > 0 {
-		seen, err = sight(answer[1:])
+	if err == nil {
+		seen, err = sight(answer[min(1, len(answer)):]) // of nothing, as a proxy may answer, there is no sight
 	}
 	if err != nil {
 		return fleet.Sight{}, false, explained(ctx, "Swap", key, err)
@@ -140,9 +140,6 @@ func (s *Store) lookAt(ctx context.Context, key string) (fleet.Sight, error) {
 
 // run returns when its context ends, whatever the client does.
 func (s *Store) run(ctx context.Context, script *redis.Script, key string, args ...any) ([]any, error) {
-	if _, sharded := s.client.(*redis.Ring); sharded {
-		return nil, errors.New("a redis.Ring publishes on one server and subscribes at another: use a client of one server, of Sentinel or of a Cluster")
-	}
 	select {
 	case s.asking <- struct{}{}:
 	case <-ctx.Done():
@@ -168,11 +165,14 @@ func (s *Store) run(ctx context.Context, script *redis.Script, key string, args 
 
 func (s *Store) channel() string { return s.prefix + "changed" }
 
-func fits(ctx context.Context, key, caller string, bytes []byte) error {
+func (s *Store) fits(ctx context.Context, key, caller string, bytes []byte) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	_, sharded := s.client.(*redis.Ring)
 	switch {
+	case sharded: // and it panics, in a goroutine of its own, when its subscription begins without a channel
+		return errors.New("fleet breakers: a redis.Ring publishes on one server and subscribes at another: use a client of one server, of Sentinel or of a Cluster")
 	case key == "":
 		return errors.New("fleet breakers: a key is empty: name the target")
 	case len(key) > fleet.MostBytes, len(caller) > fleet.MostBytes, len(bytes) > fleet.MostBytes:
@@ -227,10 +227,9 @@ func sight(answer []any) (fleet.Sight, error) {
 	return seen, nil
 }
 
-func orElse[T comparable](v, otherwise T) T {
-	var zero T
-	if v == zero {
-		return otherwise
+func orElse[T any](set bool, v, otherwise T) T {
+	if set {
+		return v
 	}
-	return v
+	return otherwise
 }

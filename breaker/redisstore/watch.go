@@ -35,7 +35,7 @@ type watcher struct {
 // each swap of somebody else.
 func (s *Store) Watch(ctx context.Context, key string) iter.Seq2[fleet.Sight, error] {
 	return func(yield func(fleet.Sight, error) bool) {
-		if err := fits(ctx, key, "", nil); err != nil {
+		if err := s.fits(ctx, key, "", nil); err != nil {
 			yield(fleet.Sight{}, err)
 			return
 		}

@@ -1,9 +1,49 @@
 package redisstore
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
+
+// A time below zero would end each Watch, or the process.
+func TestNewTakesNoTimeBelowZero(t *testing.T) {
+	if s := New(nil, Config{Poll: -1, Timeout: -1}); s.poll != 10*time.Second || s.timeout != time.Second {
+		t.Errorf("polls each %v, waits for %v", s.poll, s.timeout)
+	}
+}
+
+// empty is a Redis, or a proxy before it, that answers each script with an array of nothing.
+type empty struct{}
+
+func (empty) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (empty) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (empty) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, c redis.Cmder) error {
+		c.(*redis.Cmd).SetVal([]any{})
+		return nil
+	}
+}
+
+func TestAnAnswerOfNothingIsAnError(t *testing.T) {
+	c := redis.NewClient(&redis.Options{})
+	defer c.Close()
+	c.AddHook(empty{})
+	s := New(c, Config{})
+	if _, won, err := s.Swap(t.Context(), "orders", 1, nil); won || err == nil || !strings.Contains(err.Error(), "an answer of 0 parts") {
+		t.Errorf("Swap: %v, %v", won, err)
+	}
+	if _, err := s.Tell(t.Context(), "orders", "a", nil, true); err == nil {
+		t.Error("Tell has no error")
+	}
+}
 
 // What a watcher hears while it reads is often what it reads: the answer of a Swap of its own, and the message of it.
 func TestRumours(t *testing.T) {
