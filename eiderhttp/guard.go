@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -84,37 +85,45 @@ func (g *Guard) RoundTrip(req *http.Request) (*http.Response, error) {
 		slot.Forget()
 		return nil, abandon(req, err)
 	}
-	return g.send(req, pass, slot)
+	return g.send(req, long, pass, slot)
 }
 
 // send sends it, and ends what the guards gave, whatever happens.
-func (g *Guard) send(req *http.Request, pass gate.Pass, slot bulkhead.Slot) (*http.Response, error) {
-	next, begun, returned := g.Next, time.Now(), false
+func (g *Guard) send(req *http.Request, long bool, pass gate.Pass, slot bulkhead.Slot) (*http.Response, error) {
+	next, sent, begun, judged := g.Next, req, time.Now(), false
 	if next == nil {
 		next = http.DefaultTransport
 	}
+	if long && pass.Trial() {
+		sent = heard(req, pass)
+	}
 	defer func() {
-		if !returned { // it panics
+		if !judged { // somebody's code has panicked: Next, or what judges
 			pass.Settle(breaker.Failure)
 			slot.Release(false)
 		}
 	}()
-	resp, err := next.RoundTrip(req)
-	returned = true
+	resp, err := next.RoundTrip(sent)
+	if resp != nil && resp.Request == sent {
+		resp.Request = req
+	}
+	o := breaker.Success
 	switch {
 	case err != nil:
-		o := g.judge(req, err, time.Since(begun))
-		pass.Settle(o)
-		if o == breaker.Neutral {
-			slot.Forget()
-		} else {
-			slot.Release(false)
-		}
-		return resp, err
+		o = g.judge(req, err, time.Since(begun))
 	case failed(g.Failed, resp):
-		pass.Settle(breaker.Failure)
+		o = breaker.Failure
+	}
+	judged = true
+	switch {
+	case o == breaker.Neutral:
+		pass.Settle(o)
+		slot.Forget()
+		return resp, err
+	case err != nil || o != breaker.Success:
+		pass.Settle(o)
 		slot.Release(false)
-		return resp, nil
+		return resp, err
 	}
 	slot.Release(true)
 	b := &guardedBody{ReadCloser: resp.Body, req: req, pass: pass.Answered()}
@@ -124,6 +133,16 @@ func (g *Guard) send(req *http.Request, pass gate.Pass, slot bulkhead.Slot) (*ht
 		resp.Body = b
 	}
 	return resp, nil
+}
+
+// heard is the request with a context in which its pass hears when it is written, besides whom the caller has listening: a trial
+// that waits for its answer ends some time after that.
+func heard(req *http.Request, pass gate.Pass) *http.Request {
+	return req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{WroteRequest: func(info httptrace.WroteRequestInfo) {
+		if info.Err == nil {
+			pass.Wrote()
+		}
+	}}))
 }
 
 func (g *Guard) judge(req *http.Request, err error, took time.Duration) breaker.Outcome {
@@ -193,7 +212,9 @@ func (g *Guard) forget() bool {
 	for name, h := range g.hosts {
 		if h.calls.Load() == 0 && h.gate.Closed() {
 			delete(g.hosts, name)
-			g.ending.Go(h.gate.Close)
+			if !g.closed { // else it has ended, and somebody may be waiting for the others
+				g.ending.Go(h.gate.Close)
+			}
 			return true
 		}
 	}
@@ -203,9 +224,11 @@ func (g *Guard) forget() bool {
 // Close ends what a Fleet has begun. Requests go on, each by this caller's own breakers.
 func (g *Guard) Close() {
 	g.mu.Lock()
-	g.closed = true
-	for _, h := range g.hosts {
-		g.ending.Go(h.gate.Close)
+	if !g.closed {
+		g.closed = true
+		for _, h := range g.hosts {
+			g.ending.Go(h.gate.Close)
+		}
 	}
 	g.mu.Unlock()
 	g.ending.Wait()

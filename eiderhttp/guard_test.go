@@ -1,11 +1,15 @@
 package eiderhttp
 
 import (
+	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -141,21 +145,86 @@ func TestAGuardsBulkhead(t *testing.T) {
 	}
 }
 
-// TestAPanicEndsWhatTheGuardsGave: nothing leaks, and it counts.
+// TestAPanicEndsWhatTheGuardsGave: nothing leaks, and it counts, whoever's code it is.
 func TestAPanicEndsWhatTheGuardsGave(t *testing.T) {
-	g := &Guard{Bulkhead: &bulkhead.Config{Limit: 1}, Breaker: breaker.Config{Consecutive: 2}, Next: roundTripper(func(*http.Request) (*http.Response, error) { panic("no") })}
-	for range 2 {
-		func() {
-			defer func() { _ = recover() }()
-			through(t, g, "a")
-		}()
+	for name, g := range map[string]*Guard{
+		"Next":     {Next: roundTripper(func(*http.Request) (*http.Response, error) { panic("no") })},
+		"Failed":   {Next: answering(200, strings.NewReader("yes")), Failed: func(*http.Response) bool { panic("no") }},
+		"Classify": {Next: failingWith(errors.New("EOF")), Breaker: breaker.Config{Classify: func(error) breaker.Outcome { panic("no") }}},
+	} {
+		g.Bulkhead, g.Breaker.Consecutive = &bulkhead.Config{Limit: 1}, 2
+		for range 2 {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("%s: no panic", name)
+					}
+				}()
+				through(t, g, "a")
+			}()
+			if n := g.hosts["a"].bulkhead.Snapshot().InFlight; n != 0 {
+				t.Fatalf("%s: %d slots are held", name, n)
+			}
+		}
+		if err := through(t, g, "a"); !errors.Is(err, breaker.ErrRejected) {
+			t.Errorf("%s: after two: %v", name, err)
+		}
 	}
-	if err := through(t, g, "a"); !errors.Is(err, breaker.ErrRejected) {
-		t.Errorf("after two: %v", err)
+}
+
+// TestAGuardsTrialMayBeALongPoll: it has gone well some time after it was written, long before its answer; and what the caller
+// sees is its own request.
+func TestAGuardsTrialMayBeALongPoll(t *testing.T) {
+	answers := make(chan struct{})
+	a := serve(t, "a", func(_ http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Prefer") != "" {
+			<-answers
+		}
+	})
+	base := &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, a.addr())
+	}}
+	defer base.CloseIdleConnections()
+	store := fleet.NewMemory(0)
+	g := &Guard{Next: base, Fleet: &fleet.Config{Store: store, Report: 5 * time.Millisecond, Poll: 10 * time.Millisecond, Ramp: time.Millisecond,
+		OpenFor: forHours, MaxOpen: forHours, Lease: forHours, Wait: patience / 4}}
+	defer g.Close()
+	until := func(what string, ok func(fleet.Snapshot) bool) {
+		t.Helper()
+		for end := time.Now().Add(patience); !ok(g.hosts["orders"].gate.Snapshot()); <-time.After(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Errorf("never %s: %+v", what, g.hosts["orders"].gate.Snapshot())
+				return
+			}
+		}
 	}
-	if n := g.hosts["a"].bulkhead.Snapshot().InFlight; n != 0 {
-		t.Errorf("%d slots are held", n)
+	if err := through(t, g, "orders"); err != nil {
+		t.Fatal(err)
 	}
+	until("joined", func(s fleet.Snapshot) bool { return !s.Alone })
+	open(t, store, nil)
+	until("open", func(s fleet.Snapshot) bool { return s.State != breaker.Closed })
+	var wrote atomic.Int64
+	req := get(t)().WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { wrote.Add(1) }}))
+	req.Header.Set("Prefer", "wait=30")
+	var poll sync.WaitGroup
+	poll.Go(func() {
+		resp, err := g.RoundTrip(req)
+		for end := time.Now().Add(patience); errors.Is(err, breaker.ErrRejected) && time.Now().Before(end); <-time.After(time.Millisecond) {
+			resp, err = g.RoundTrip(req)
+		}
+		if err != nil {
+			t.Errorf("the poll: %v", err)
+			return
+		}
+		defer resp.Body.Close()
+		if resp.Request != req || wrote.Load() != 1 {
+			t.Errorf("its answer is that of %p, not of %p, of which is told %d times that it is written", resp.Request, req, wrote.Load())
+		}
+	})
+	until("closed while the poll waits", func(s fleet.Snapshot) bool { return !s.Alone && s.State == breaker.Closed })
+	close(answers)
+	poll.Wait()
 }
 
 // TestAGuardsFleet is shared by the Guards of several processes, and forgotten with its host.

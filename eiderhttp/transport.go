@@ -256,10 +256,12 @@ func (t *Transport) Close() error {
 		return nil
 	}
 	var errs []error
+	var ending sync.WaitGroup // each gate waits for its store
 	for _, svc := range *all {
 		errs = append(errs, svc.roster.Close())
-		svc.gate.Close()
+		ending.Go(svc.gate.Close)
 	}
+	ending.Wait()
 	return errors.Join(errs...)
 }
 
