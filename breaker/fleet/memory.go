@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"container/list"
 	"context"
 	"fmt"
@@ -78,9 +77,6 @@ func (m *Memory) TellFrom(ctx context.Context, key, caller, from string, count [
 // mostKept is how many bytes all keys may take before counts that need more aren't kept: as if their callers were too many.
 const mostKept = 256 << 20
 
-// mostFrom is how many callers' counts are kept from one place: so that it can't take the room of all others.
-const mostFrom = MostCallers / 8
-
 // weigh reckons what a key takes.
 func (m *Memory) weigh(k *kept) {
 	const each = 128 // of what holds a key or a count
@@ -94,18 +90,7 @@ func (m *Memory) weigh(k *kept) {
 
 func (k *kept) tell(now time.Time, t told, room bool) {
 	k.counts = slices.DeleteFunc(k.counts, func(t told) bool { return now.Sub(t.at) >= KeepCounts })
-	i, found := slices.BinarySearchFunc(k.counts, t, func(a, b told) int {
-		return cmp.Or(strings.Compare(a.Caller, b.Caller), strings.Compare(a.From, b.From)) // nobody tells in another's name from elsewhere
-	})
-	if t.From != "" && !found {
-		n := 0
-		for _, other := range k.counts {
-			if other.From == t.From {
-				n++
-			}
-		}
-		room = room && n < mostFrom
-	}
+	i, found := slices.BinarySearchFunc(k.counts, t.Caller, func(a told, name string) int { return strings.Compare(a.Caller, name) })
 	switch {
 	case found && len(t.Count.Count) == 0:
 		k.counts = slices.Delete(k.counts, i, i+1)
