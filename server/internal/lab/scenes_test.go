@@ -22,39 +22,20 @@ func TestMain(m *testing.M) {
 // play plays a scene in its short form, with real processes.
 func play(t *testing.T, scene string) lab.Result {
 	t.Helper()
-	r, err := played(t, scene)
-	if err != nil {
-		t.Error(err)
-	}
-	return r
-}
-
-// playAtLeisure plays a scene of much work once more if a promise broke: the race detector makes that so dear that a machine with
-// other work breaks a play; a fault breaks two.
-func playAtLeisure(t *testing.T, scene string) lab.Result {
-	t.Helper()
-	r, err := played(t, scene)
-	if err != nil {
-		t.Log(err)
-		return play(t, scene)
-	}
-	return r
-}
-
-// played returns what came of a scene, and what promise broke.
-func played(t *testing.T, scene string) (lab.Result, error) {
-	t.Helper()
 	if testing.Short() {
 		t.Skip("starts dozens of processes")
 	}
 	var out, errs bytes.Buffer
 	err := lab.Run(t.Context(), lab.Options{Scenes: []string{scene}, Short: true, JSON: true, Out: &out, Err: &errs})
 	t.Logf("%s%s", out.Bytes(), errs.Bytes())
+	if err != nil {
+		t.Error(err)
+	}
 	var r lab.Result
-	if err := json.Unmarshal(out.Bytes(), &r); err != nil && out.Len() > 0 {
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 		t.Fatal(err)
 	}
-	return r, err
+	return r
 }
 
 // An instance that is stopped for ten seconds is doubted by every caller before two beats and a half have passed
@@ -108,7 +89,7 @@ func TestSceneMixed(t *testing.T) {
 // A dependency that hangs fills a pool behind an error rate; behind a breaker that sees it, or a bulkhead, nobody else
 // notices.
 func TestSceneHang(t *testing.T) {
-	r := playAtLeisure(t, "hang").Hang
+	r := play(t, "hang").Hang
 	if r == nil {
 		t.Fatal("no hang")
 	}
@@ -120,7 +101,7 @@ func TestSceneHang(t *testing.T) {
 // Fifty callers that share a breaker, kept by the registry, let what they call recover with one probe; those with
 // breakers of their own push it over.
 func TestSceneRecovery(t *testing.T) {
-	r := playAtLeisure(t, "recovery").Recovery
+	r := play(t, "recovery").Recovery
 	if r == nil {
 		t.Fatal("no recovery")
 	}
