@@ -263,12 +263,21 @@ func TestAStreamMayBeTheTrial(t *testing.T) {
 func TestATrialThatComesTooLateIsNotMade(t *testing.T) {
 	a := &parrot{name: "a"}
 	addr, _ := serve(t, a)
-	var m *member
+	late := make(chan struct{})
+	up := sync.OnceFunc(func() { close(late) })
 	dials := grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
-		m.until("open again", m.is(breaker.Open))
+		select { // whoever had it dialled: the channel, on its way out of idle, or the trial
+		case <-late:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 		return new(net.Dialer).DialContext(ctx, "tcp", address)
 	})
-	m = trying(t, fleet.Config{Local: breaker.Config{TrialTimeout: 20 * time.Millisecond}}, Config{}, []grpc.DialOption{dials}, fake.Up("orders", "a", addr))
+	m := trying(t, fleet.Config{Local: breaker.Config{TrialTimeout: 20 * time.Millisecond}, OnEvent: func(ev fleet.Event) {
+		if ev.From == breaker.HalfOpen {
+			up()
+		}
+	}}, Config{}, []grpc.DialOption{dials}, fake.Up("orders", "a", addr))
 	var err error
 	m.until("tried", func() bool {
 		err = m.say()
