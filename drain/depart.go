@@ -52,7 +52,7 @@ func (d *drainer) depart(ctx context.Context) Report {
 	switch {
 	case hear.now():
 		r.Exit = ExitInterrupted
-	case r.CutCount+r.OverranCount+r.UnansweredCount > 0:
+	case r.CutCount+r.OverranCount+r.UnansweredCount > 0 || r.Killed:
 		r.Exit = ExitLoss
 	}
 	return r
@@ -120,10 +120,13 @@ func (d *drainer) pause(l leaving, enough <-chan struct{}, bye *teller) (EndedBy
 	}
 }
 
-// unserved yields once, when the accept loop ends.
+// unserved yields once, when the accept loop ends, or the program that serves.
 func (d *drainer) unserved() <-chan error {
-	if d.ended {
+	switch {
+	case d.ended:
 		return nil
+	case d.beside != nil:
+		return d.beside.Ended
 	}
 	return d.served
 }
@@ -140,6 +143,8 @@ type outlook struct {
 
 func (d *drainer) outlook(l leaving) (o outlook) {
 	switch {
+	case d.unborn:
+		return outlook{by: ByNoCallers, over: true}
 	case d.reg == nil:
 		o.limit, o.by = d.set.Pause, NoRegistry
 	case !d.up || l == nil:

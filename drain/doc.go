@@ -11,7 +11,7 @@
 //     overruns it is cut and named;
 //  5. the registry is told LEFT, and a [Report] says how it went.
 //
-// [ServeListener] does the same for any accept loop.
+// [ServeListener] does the same for any accept loop, [Beside] for a program that another process serves.
 //
 // Nothing here waits without a bound: with the registry away or hung, the pause is the bound.
 package drain

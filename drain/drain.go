@@ -55,6 +55,7 @@ type drainer struct {
 	ln     *listener
 	goaway *http.Server // see shadow
 	other  Server       // served instead of srv, by Run
+	beside *Program     // another process serves, see Beside
 	self   *Instance    // what it is told and asked by
 	reg    registrar    // nil: none
 
@@ -63,6 +64,7 @@ type drainer struct {
 	listing listing // nil until registered; written before ident
 	ident   atomic.Pointer[identity]
 	up      bool // the registry was told UP
+	unborn  bool // the stop came before the start, so that nobody knows of this process, nor will (D14)
 
 	leave   atomic.Pointer[leave]
 	started chan struct{} // closed at the leave
@@ -105,17 +107,16 @@ func newDrainer(set settings, reg registrar) *drainer {
 
 // live serves and leaves.
 func (d *drainer) live(ctx context.Context) (Report, error) {
-	if ctx.Err() != nil { // it ended during start: nobody knows of this process, and nobody will (D14)
+	d.unborn = ctx.Err() != nil
+	if d.unborn && d.beside == nil {
 		if d.set.Listener != nil {
 			d.set.Listener.Close()
 		}
 		return Report{Service: d.set.Service, EndedBy: ByNoCallers}, nil
 	}
-	if err := d.listen(); err != nil {
+	if err := d.open(); err != nil {
 		return Report{}, err
 	}
-	d.takeOver()
-	go func() { d.served <- d.run() }()
 	if err := d.register(ctx); err != nil {
 		d.abandon()
 		return Report{}, err
@@ -125,11 +126,27 @@ func (d *drainer) live(ctx context.Context) (Report, error) {
 	go func() { defer close(watched); d.watch(watching) }()
 	defer func() { stop(); await(watched, time.Second) }()
 	err := d.stay(ctx)
+	if err != nil && d.beside != nil { // no leave of the living: who is found dead is waited for by nobody
+		return d.crashed(), err
+	}
 	return d.depart(ctx), err
 }
 
 func (d *drainer) op(what string) string {
 	return strings.TrimSpace("drain " + d.set.Service + ": " + what)
+}
+
+// open begins to serve.
+func (d *drainer) open() error {
+	if d.beside != nil {
+		return nil
+	}
+	if err := d.listen(); err != nil {
+		return err
+	}
+	d.takeOver()
+	go func() { d.served <- d.run() }()
+	return nil
 }
 
 func (d *drainer) listen() error {
@@ -206,7 +223,7 @@ func (d *drainer) register(ctx context.Context) error {
 	if d.reg == nil || ctx.Err() != nil {
 		return nil
 	}
-	r := registry.Registration{Service: d.set.Service, ID: d.set.ID, Address: advertised(d.set.Address, d.ln.Addr()),
+	r := registry.Registration{Service: d.set.Service, ID: d.set.ID, Address: d.address(),
 		Ports: d.set.Ports, Zone: d.set.Zone, Metadata: d.set.Metadata, Status: eider.Up,
 		Work: d.work, Unknown: d.set.Unknown}
 	if r.Unknown == 0 {
@@ -222,6 +239,14 @@ func (d *drainer) register(ctx context.Context) error {
 	d.listing, d.up = l, r.Status == eider.Up
 	d.learn()
 	return nil
+}
+
+// address is what is advertised.
+func (d *drainer) address() string {
+	if d.beside != nil {
+		return d.set.Address
+	}
+	return advertised(d.set.Address, d.ln.Addr())
 }
 
 // advertised completes an address with the listener's port, and leaves a missing host to the registry
@@ -255,8 +280,11 @@ func (d *drainer) stay(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case err := <-d.served:
+		case err := <-d.unserved():
 			d.ended = true
+			if d.beside != nil {
+				return d.over(ctx, err)
+			}
 			return eider.Errorf(eider.Unavailable, d.op("serve"), "the server stopped serving by itself: %w", err)
 		case <-ready:
 			if ready = nil; d.listing == nil || ctx.Err() != nil {
@@ -306,6 +334,8 @@ func (d *drainer) watch(ctx context.Context) {
 // abandon takes down what nobody was told of.
 func (d *drainer) abandon() {
 	switch {
+	case d.beside != nil:
+		return // its owner's
 	case d.other != nil:
 		d.ln.Close()
 		d.closeOther()

@@ -16,6 +16,10 @@ func (d *drainer) finish(barrier time.Duration, enough <-chan struct{}) {
 	for _, c := range d.book.upgraded() {
 		c.farewell()
 	}
+	if d.beside != nil {
+		d.finishBeside(barrier, enough)
+		return
+	}
 	if !d.ended {
 		d.ln.end()
 		if d.ended = await(d.served, time.Second); !d.ended {

@@ -106,6 +106,8 @@ type Report struct {
 	IdleClosed   int `json:"idle_closed"`   // idle HTTP/1 connections closed that could not be told
 	ForceClosed  int `json:"force_closed"`  // connections closed at the in-flight deadline or by the second SIGINT
 
+	Killed bool `json:"killed,omitempty"` // of Beside: the program hadn't ended at the in-flight deadline, or a second SIGINT came first
+
 	Exit int `json:"exit"` // ExitClean, ExitLoss or ExitInterrupted
 }
 
@@ -155,6 +157,9 @@ func (r Report) String() string {
 	}
 	if n := r.SilentClosed + r.IdleClosed + r.ForceClosed; n > 0 {
 		fmt.Fprintf(&b, "  connections closed: %d silent, %d idle, %d at the end\n", r.SilentClosed, r.IdleClosed, r.ForceClosed)
+	}
+	if r.Killed {
+		b.WriteString("  the program hadn't ended in time: what it had in flight is lost\n")
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

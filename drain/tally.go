@@ -75,6 +75,12 @@ func (t *tally) closed(state http.ConnState) {
 	}
 }
 
+func (t *tally) killed() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.r.Killed = true
+}
+
 func (t *tally) forced(conns int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,6 +97,7 @@ func (t *tally) into(r Report) Report {
 	r.Cut, r.CutCount = c.Cut, c.CutCount
 	r.Overran, r.OverranCount = c.Overran, c.OverranCount
 	r.Unanswered, r.UnansweredCount = c.Unanswered, c.UnansweredCount
+	r.Killed = c.Killed
 	r.SilentClosed, r.IdleClosed, r.ForceClosed = c.SilentClosed, c.IdleClosed, c.ForceClosed
 	return r
 }

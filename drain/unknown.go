@@ -66,6 +66,13 @@ func (s *strangers) met(x *exchange, known bool) {
 	}
 }
 
+// blind makes somebody of those who can't be seen.
+func (s *strangers) blind() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.nobody = true
+}
+
 // uncounted tells whether somebody has called whom the drain doesn't count. If it counts more than it lists, a
 // caller with a name is taken for one of them.
 func (s *strangers) uncounted(d eider.Drain) bool {

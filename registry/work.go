@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"math"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -96,6 +97,14 @@ func (w *Work) Unknown() {
 	}
 	if now, last := int64(w.now()), w.unknown.Load(); last == 0 || now-last > int64(time.Second) { // else all cores would write it all the time
 		w.unknown.Store(now)
+	}
+}
+
+// Uncounted tells that requests come which nobody counts here, as when another process serves: from now on there may
+// be unknown callers at any time, and each leave waits for them.
+func (w *Work) Uncounted() {
+	if w != nil {
+		w.unknown.Store(math.MaxInt64) // a moment that stays the last one, and never passes
 	}
 }
 

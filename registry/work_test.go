@@ -157,6 +157,21 @@ func TestBeatsCarryWork(t *testing.T) {
 }
 
 // A leave says how long the unknown are to be waited for, if there are any: before it, or since.
+// Whoever doesn't count its requests has unknown callers at any time.
+func TestUncountedIsNotForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := NewWork()
+		w.Uncounted()
+		w.Unknown()
+		time.Sleep(100 * time.Hour)
+		if got := w.Read(); got != (eider.Work{Unknown: true}) {
+			t.Errorf("%+v", got)
+		}
+	})
+	var none *Work
+	none.Uncounted()
+}
+
 func TestLeaveTellsOfUnknownCallers(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
