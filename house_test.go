@@ -13,6 +13,7 @@ func TestHouse(t *testing.T) {
 		Module: "github.com/eiderhq/eider",
 		Exceptions: map[string]string{
 			"eidergrpc/balancer.go:init": "gRPC finds a balancing policy by name in a map that only an init may write (docs/decisions/0010)",
+			"drain/beside_test.go:Sleep": "its programs run in a bubble: see besides",
 			"roster/fake_test.go:Sleep":  "its callers are in a bubble: see inWorld",
 			"roster/leave_test.go:Sleep": "hooks of a world in a bubble",
 			"roster/model_test.go:Sleep": "the script is played in a bubble",
