@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/eiderhq/eider/internal/fake"
+
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -158,12 +160,12 @@ func TestChecksOfWhatIsNoServer(t *testing.T) {
 }
 
 func TestChecksOfAPortThatIsClosed(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	nc, err := net.Dial("tcp", fake.Listen(t).Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, port, _ := net.SplitHostPort(ln.Addr().String())
-	ln.Close()
+	defer nc.Close() // meanwhile nobody else gets the port that it goes out from
+	_, port, _ := net.SplitHostPort(nc.LocalAddr().String())
 	for _, text := range []string{"tcp://:" + port, "http://:" + port + "/", "grpc://:" + port} {
 		expect(t, once(t, parse(t, text), time.Minute), "refused")
 	}
