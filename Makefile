@@ -15,8 +15,9 @@ demo: ## Restart and kill real processes under load and watch nothing get lost (
 	@./tools/build.sh $(BIN)/eider ./server/cmd/eider "$(VERSION)"
 	@exec $(BIN)/eider demo $(ARGS)
 
-build: ## Build bin/eider, one static binary, and bin/eider-lint, a small one
-	@mkdir -p $(BIN) && $(GOBUILD) -o $(BIN)/eider ./server/cmd/eider && $(GOBUILD) -o $(BIN)/eider-lint ./server/cmd/eider-lint
+build: ## Build bin/eider, one static binary, and bin/eider-lint and bin/eider-run, small ones
+	@mkdir -p $(BIN) && $(GOBUILD) -o $(BIN)/eider ./server/cmd/eider && $(GOBUILD) -o $(BIN)/eider-lint ./server/cmd/eider-lint && \
+		$(GOBUILD) -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/eider-run ./server/cmd/eider-run
 
 test: ## Run all tests of all modules with the race detector, shuffled
 	@./tools/need.sh

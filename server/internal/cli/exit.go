@@ -9,6 +9,7 @@ import (
 
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/server/internal/harmless"
+	"github.com/eiderhq/eider/server/internal/launch"
 	"github.com/eiderhq/eider/server/internal/offline"
 )
 
@@ -74,6 +75,9 @@ var codeOf = map[eider.Kind]int{
 func (a *app) explain(cmd *cobra.Command, err error) int {
 	if v, ok := errors.AsType[*offline.Verdict](err); ok {
 		return v.Code // the command has said why
+	}
+	if e, ok := errors.AsType[*launch.Ended](err); ok {
+		return e.Code // likewise
 	}
 	code := exitUsage
 	if m, ok := errors.AsType[*offline.Misuse](err); ok {

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/eiderhq/eider"
+	"github.com/eiderhq/eider/server/internal/launch"
 )
 
 // Process is what a command runs in.
@@ -147,16 +148,14 @@ func (a *app) root() *cobra.Command {
 		cmd.GroupID = "know"
 		root.AddCommand(cmd)
 	}
-	root.AddCommand(a.serverCommand())
-	root.AddCommand(a.demoCommand())
-	root.AddCommand(a.soakCommand())
+	root.AddCommand(a.serverCommand(), a.demoCommand(), a.soakCommand())
 	for _, cmd := range root.Commands() {
 		if cmd.GroupID == "" {
 			cmd.GroupID = "run"
 			cmd.Args = noArguments
 		}
 	}
-	root.AddCommand(a.versionCommand())
+	root.AddCommand(runCommand(), a.versionCommand())
 	typed(root)
 	return root
 }
@@ -174,7 +173,8 @@ func typed(cmd *cobra.Command) {
 			err := run(cmd, args)
 			_, ours := errors.AsType[*exit](err)
 			_, house := errors.AsType[*eider.Error](err)
-			if err == nil || ours || house {
+			_, over := errors.AsType[*launch.Ended](err)
+			if err == nil || ours || house || over {
 				return err
 			}
 			return &exit{exitFailure, err}
