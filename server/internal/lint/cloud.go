@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/eiderhq/eider/server/internal/balancers"
 	"github.com/eiderhq/eider/window"
 )
 
@@ -190,27 +191,27 @@ const (
 func (l *workload) direct() *front {
 	for _, in := range l.ingresses() {
 		if n := in.annotation(albIngress + "target-type"); n.text() == "ip" {
-			return &front{in, n.line(), controllers, gateLabel}
+			return &front{in, n.line(), balancers.ByAddress, gateLabel}
 		}
 		if in.gatewayed() {
-			return &front{in, in.keyLine("metadata"), applicationGateway, gateNone}
+			return &front{in, in.keyLine("metadata"), balancers.ApplicationGateway, gateNone}
 		}
 	}
 	for _, s := range l.services {
 		if n := s.annotation(awsService + "nlb-target-type"); n.text() == "ip" {
-			return &front{s, n.line(), controllers, gateLabel}
+			return &front{s, n.line(), balancers.ByAddress, gateLabel}
 		}
 		if n := s.annotation(awsService + "type"); n.text() == "nlb-ip" {
-			return &front{s, n.line(), controllers, gateLabel}
+			return &front{s, n.line(), balancers.ByAddress, gateLabel}
 		}
 		if s.grouped() {
-			return &front{s, s.annotation(gkeGroups).line(), controllers, gateOwn}
+			return &front{s, s.annotation(gkeGroups).line(), balancers.ByAddress, gateOwn}
 		}
 	}
 	for gate := range l.pod.get("readinessGates").each() {
 		// A gate that a load balancer opens stands in pods that it sends to itself.
 		if name := gate.get("conditionType").text(); name == "cloud.google.com/load-balancer-neg-ready" || strings.HasPrefix(name, "target-health.elbv2.k8s.aws/") {
-			return &front{l.object, gate.get("conditionType").line(), controllers, gateOwn}
+			return &front{l.object, gate.get("conditionType").line(), balancers.ByAddress, gateOwn}
 		}
 	}
 	return nil
@@ -219,12 +220,12 @@ func (l *workload) direct() *front {
 // localCheck is how long a load balancer may go on sending to a node whose last pod has begun to leave: its health check
 // of the node has to fail first.
 func localCheck(s *object) window.Term {
-	interval, threshold, source := 8, 3, "8 s and 3 failures, as Google's in cloud-provider-gcp"
+	interval, threshold, source := balancers.GoogleInterval, balancers.GoogleFailures, balancers.GoogleCheck
 	if n := s.annotation(awsService + "healthcheck-interval"); n.ok() || s.annotation(awsService+"type").ok() || s.annotation(awsService+"scheme").ok() {
-		interval, source = number(n, 10), "10 s and 3 failures, unless its annotations say otherwise"
-		threshold = number(s.annotation(awsService+"healthcheck-unhealthy-threshold"), 3)
+		interval, source = number(n, balancers.AWSInterval), balancers.AWSCheck
+		threshold = number(s.annotation(awsService+"healthcheck-unhealthy-threshold"), balancers.AWSFailures)
 	}
-	return window.Term{Name: "the load balancer's health check of the node", Max: failing(interval, threshold), Source: source}
+	return balancers.NodeCheck(failing(interval, threshold), source)
 }
 
 // localWindow is how long a node whose last pod leaves is still sent to.

@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/eiderhq/eider/window"
 )
 
 func loadBalancerDelay() Rule {
@@ -51,14 +49,6 @@ metadata:
 		},
 	}
 }
-
-// controllers is what is reported of load balancers' and ingresses' own lists; nothing bounds it.
-var controllers = window.Term{Name: "a load balancer's own list", Min: 10 * time.Second, Max: 30 * time.Second, Source: "reported in mattrobinsonsre/terrapod#222; nothing bounds it"}
-
-// applicationGateway is Azure's: its controller's own guide has "between a second and a few minutes" until a pod is out
-// of the gateway's list, and advises a sleep of 90 s.
-var applicationGateway = window.Term{Name: "Application Gateway's own list", Min: 90 * time.Second, Max: 90 * time.Second,
-	Source: "as Azure/application-gateway-kubernetes-ingress advises, docs/how-tos/minimize-downtime-during-deployments.md; nothing bounds it"}
 
 // declared tells whether somebody has said what the window is.
 func (l *workload) declared() bool {
