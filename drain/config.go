@@ -85,6 +85,17 @@ type Config struct {
 	// leave takes that long, as far as the grace allows.
 	Unknown time.Duration
 
+	// Control is the name of an abstract Unix socket over which a process of the same user, or root, has this one
+	// leave, as the end of the context does, and waits for the end of the pause: see eider leave. It is one of the network
+	// namespace, as a pod has it, and needs no file system. Each Serve of a process needs a name of its own. "" means
+	// none. Price: who may do it could send a signal as well.
+	Control string
+
+	// Hook is the address of GET /leave, as ":8764", for hooks that speak HTTP: it has this process leave, and answers
+	// when the pause is over, or at once with ?wait=0. "" means none. Price: whoever reaches the address can have
+	// this process leave; kubelet calls the pod's, so it isn't loopback.
+	Hook string
+
 	// Probes are paths, each with all below it, whose requests only look: they make no unknown caller, and
 	// don't count as work. nil means /healthz, /readyz, /livez, /health, /ready, /live and /metrics. What
 	// IsProbe knows by its User-Agent is a probe on any path.

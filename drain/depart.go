@@ -32,6 +32,7 @@ func (d *drainer) depart(ctx context.Context) Report {
 		d.log.Warn("the pause has ended before every caller let go: their next call may fail", "service", d.set.Service,
 			"ended_by", r.EndedBy, "open", r.Open, "waited", r.Waited, "members", named(r.Members))
 	}
+	d.hooked.leaves(r)
 	d.finish(barrier, hear.enough)
 	if d.listing != nil {
 		limit := time.Second

@@ -56,6 +56,7 @@ type drainer struct {
 	goaway *http.Server // see shadow
 	other  Server       // served instead of srv, by Run
 	beside *Program     // another process serves, see Beside
+	hooked *hooked      // nil: there are no hooks
 	self   *Instance    // what it is told and asked by
 	reg    registrar    // nil: none
 
@@ -105,8 +106,8 @@ func newDrainer(set settings, reg registrar) *drainer {
 	return d
 }
 
-// live serves and leaves.
-func (d *drainer) live(ctx context.Context) (Report, error) {
+// through serves and leaves, and hears of no hook.
+func (d *drainer) through(ctx context.Context) (Report, error) {
 	d.unborn = ctx.Err() != nil
 	if d.unborn && d.beside == nil {
 		if d.set.Listener != nil {
