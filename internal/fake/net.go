@@ -17,11 +17,17 @@ func Listen(t testing.TB) net.Listener {
 	return l
 }
 
-// DeadPort returns an address that refuses.
+// DeadPort returns an address that refuses until the test ends. The port is taken, by the near end of a connection: on one that
+// is free somebody else may listen meanwhile, and who dials it may come from it, and then talks to himself.
 func DeadPort(t testing.TB) string {
-	l := Listen(t)
-	l.Close()
-	return l.Addr().String()
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}}
+	c, err := d.Dial("tcp", Listen(t).Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c.LocalAddr().String()
 }
 
 // Script is a server that does to each connection what the test says; it ends with the test.
