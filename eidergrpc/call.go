@@ -142,10 +142,11 @@ func (c *call) pick(p *picker, ctx context.Context) (balancer.PickResult, error)
 				return balancer.PickResult{}, err
 			}
 		}
+		state := c.in.state.Load() // looked at first: a connection that has taken longer than the trial may is ready too late
 		if err := c.pass.Late(); err != nil {
 			return balancer.PickResult{}, c.late(err)
 		}
-		switch c.in.state.Load() {
+		switch state {
 		case ready:
 			c.phase = out
 			c.time()
