@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -130,7 +131,7 @@ func endings(t *testing.T) []shownCase {
 			sayBy(ctx, m.cc)
 		}},
 		{name: "the deadline came soon", does: hang, set: Config{Slow: time.Hour}, do: ends(50 * time.Millisecond)},
-		{name: "there was time enough", does: hang, set: Config{Slow: time.Nanosecond}, do: ends(300 * time.Millisecond), counts: 1, fails: 1},
+		{name: "there was time enough", does: first, set: Config{Slow: time.Nanosecond}, do: expires(begun), counts: 1, fails: 1},
 		{name: "a long poll's deadline", does: hang, set: Config{Slow: time.Nanosecond, Waits: []string{sayMethod}}, do: ends(50 * time.Millisecond)},
 		{name: "a bulkhead is full", does: first, set: Config{Bulkhead: &bulkhead.Config{Limit: 1}}, do: func(m *member) {
 			ctx, cancel := context.WithCancel(context.Background())
@@ -153,6 +154,42 @@ func endings(t *testing.T) []shownCase {
 			talkBy(m.t.Context(), m.cc)
 		}},
 	}
+}
+
+// expires makes a call whose deadline passes once it is there: before one of the clock's nobody may have been asked.
+func expires(begun <-chan struct{}) func(*member) {
+	return func(m *member) {
+		ctx := &expiring{Context: context.Background(), done: make(chan struct{})}
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			sayBy(ctx, m.cc)
+		}()
+		<-begun
+		ctx.expire()
+		<-over
+	}
+}
+
+// expiring is a context whose deadline passes when the test says so.
+type expiring struct {
+	context.Context
+	done    chan struct{}
+	expired atomic.Bool
+}
+
+func (e *expiring) Done() <-chan struct{} { return e.done }
+
+func (e *expiring) Err() error {
+	if e.expired.Load() {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+func (e *expiring) expire() {
+	e.expired.Store(true)
+	close(e.done)
 }
 
 // breaking are credentials that break a call off.
