@@ -41,6 +41,7 @@ func TestStatusesThatCountAgainstTheInstance(t *testing.T) {
 			addrA, _ := serve(t, a)
 			addrB, _ := serve(t, b)
 			w.Set("orders", fake.Up("orders", "a", addrA), fake.Spare("orders", "b", addrB))
+			row.set.Breaker.OpenFor = time.Hour
 			cc := w.client(row.set, "orders")
 			for range 2 {
 				if _, err := say(t, cc); status.Code(err) != row.code {

@@ -58,7 +58,7 @@ func TestAnswersThatCountAgainstTheInstance(t *testing.T) {
 		{"the user's own", teapot, 418, "open aside"}, {"nor any other", teapot, 503, "closed"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			w := newWorld(t, &Transport{Failed: row.failed})
+			w := newWorld(t, &Transport{Failed: row.failed, Breaker: breaker.Config{OpenFor: time.Hour}})
 			a := serve(t, "a", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(row.status); io.WriteString(w, "no") })
 			b := serve(t, "b", nil)
 			w.Set("orders", fake.Up("orders", "a", a.addr()), fake.Spare("orders", "b", b.addr()))
