@@ -203,12 +203,12 @@ func TestOneCallTriesForAll(t *testing.T) {
 	answers := make(chan struct{})
 	a := &parrot{name: "a", do: func(ctx context.Context) error { <-answers; return nil }}
 	addr, _ := serve(t, a)
-	m := trying(t, fleet.Config{}, Config{}, nil, fake.Up("orders", "a", addr))
+	m := trying(t, fleet.Config{Local: breaker.Config{SlowLimit: forHours}}, Config{}, nil, fake.Up("orders", "a", addr)) // however long all others take to come
 	var calls sync.WaitGroup
 	var turned atomic.Int64
 	for range 5 {
 		calls.Go(func() {
-			for errors.Is(m.say(), breaker.ErrRejected) {
+			for ; errors.Is(m.say(), breaker.ErrRejected); <-time.After(time.Millisecond) { // else the one has no core left
 				turned.Add(1)
 			}
 		})
