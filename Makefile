@@ -6,7 +6,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build check test race generate bench mutate clean
+.PHONY: help demo build check test interop race generate bench mutate clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,10 +25,14 @@ test: ## Run all tests of all modules with the race detector, shuffled
 	@echo "== test server/internal/faults and lab, alone: they stop and kill processes by the clock"
 	@cd server && go test -race -shuffle=on -timeout 10m -p 1 ./internal/faults ./internal/lab
 
+interop: ## Restart programs in Node, Python, Java and Spring Boot by eider-run under load
+	@./tools/need.sh interop
+	@cd interop && go test -count=1 -timeout 10m -v .
+
 check: ## gofmt, vet, staticcheck, generated code, for all modules
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "gofmt would change:"; echo "$$out"; exit 1; }
 	@cd tools && go build -o ../$(BIN)/staticcheck honnef.co/go/tools/cmd/staticcheck
-	@for m in $(MODULES); do echo "== vet, staticcheck $$m"; (cd $$m && go vet ./... && $(CURDIR)/$(BIN)/staticcheck ./...) || exit 1; done
+	@for m in $(MODULES) interop; do echo "== vet, staticcheck $$m"; (cd $$m && go vet ./... && $(CURDIR)/$(BIN)/staticcheck ./...) || exit 1; done
 	@cd tools && go test -run TestHouseGenerated .
 
 generate: ## Make the generated code and the golden files anew

@@ -137,7 +137,7 @@ type node struct {
 
 // startNode starts it with its defaults but for the flags; flags that come later win.
 func startNode(flags ...string) (*node, error) {
-	binary, err := build()
+	binary, err := build("eider")
 	if err != nil {
 		return nil, err
 	}
@@ -157,17 +157,17 @@ func startBuilt(binary string, flags ...string) (*node, error) {
 	return n, nil
 }
 
-// build builds the binary; the go command does it once and then knows.
-func build() (string, error) {
+// build builds a binary of the product as `make build` does the small ones; the go command does it once and then knows.
+func build(name string) (string, error) {
 	root, err := root()
 	if err != nil {
 		return "", err
 	}
-	binary := filepath.Join(root, "bin", "eider-bench")
-	cmd := exec.CommandContext(context.Background(), "go", "build", "-o", binary, "./server/cmd/eider")
-	cmd.Dir = root
+	binary := filepath.Join(root, "bin", name+"-bench")
+	cmd := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary, "./server/cmd/"+name)
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building eider: %w\n%s", err, out)
+		return "", fmt.Errorf("building %s: %w\n%s", name, err, out)
 	}
 	return binary, nil
 }

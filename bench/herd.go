@@ -68,7 +68,7 @@ func HerdRaw(clients int) (Stampedes, error) {
 
 func stampede(clients int, play stampeder, flags ...string) (s Stampedes, err error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // a client in a process of its own would hardly ever collect
-	binary, err := build()
+	binary, err := build("eider")
 	if err != nil {
 		return s, err
 	}
