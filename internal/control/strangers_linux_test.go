@@ -117,7 +117,7 @@ func TestOtherUsersAreRefused(t *testing.T) {
 	s := start(t, &log)
 	refused := func() {
 		for range 5 {
-			if _, err := Leave(t.Context(), s.name, true); !errors.Is(err, ErrDenied) || !strings.Contains(err.Error(), "run the hook as its user") {
+			if _, err := Leave(t.Context(), s.name, false); !errors.Is(err, ErrDenied) || !strings.Contains(err.Error(), "run the hook as its user") {
 				t.Errorf("another user hears %v", err)
 			}
 		}
@@ -147,7 +147,9 @@ func TestAnotherUsersWordIsNotTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	as(65533, func() { _, err = Leave(t.Context(), name, true) })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	as(65533, func() { _, err = Leave(ctx, name, true) })
 	if !errors.Is(err, ErrDenied) || !strings.Contains(err.Error(), "user 65534 listens there") {
 		t.Errorf("it hears %v", err)
 	}

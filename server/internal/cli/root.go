@@ -155,7 +155,7 @@ func (a *app) root() *cobra.Command {
 			cmd.Args = noArguments
 		}
 	}
-	root.AddCommand(runCommand(), a.versionCommand())
+	root.AddCommand(runCommand(), a.leaveCommand(), a.versionCommand())
 	typed(root)
 	return root
 }

@@ -12,3 +12,10 @@ func runCommand() *cobra.Command {
 	cmd.GroupID = "run"
 	return cmd
 }
+
+// leaveCommand is likewise.
+func (a *app) leaveCommand() *cobra.Command {
+	cmd := launch.Leave("eider leave", func() string { return a.output })
+	cmd.GroupID = "run"
+	return cmd
+}

@@ -30,6 +30,7 @@ func small(ctx context.Context, version string, args []string, out, errOut io.Wr
 	root.Version = version
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(Leave("eider-run leave", nil))
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
