@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/eiderhq/eider/server/internal/node"
+	"github.com/eiderhq/eider/server/internal/notify"
 )
 
 // listening is what `eider server --json` prints once it serves.
@@ -40,7 +42,8 @@ who was there, who was leaving and for whom a drain has to wait: docs/memory.md.
 Every flag is also an environment variable (--log-format is EIDER_LOG_FORMAT) and a line
 of the file that --config names (log-format: json). A flag rules over the variable, the
 variable over the file. Log lines go to standard error; with --json one object with the
-addresses goes to standard output once the registry serves.`,
+addresses goes to standard output once the registry serves. systemd is told likewise
+(Type=notify), and its watchdog for as long as the node answers itself: deploy/systemd.`,
 		Example: `  eider server
   eider server --grpc 127.0.0.1:0 --http 127.0.0.1:0 --json
   eider server --data /var/lib/eider
@@ -86,11 +89,19 @@ func (a *app) serve(ctx context.Context, n *node.Node, data string, log *slog.Lo
 	}
 	var announcing sync.WaitGroup
 	announcing.Go(func() {
+		service := notify.Open(log)
 		select {
 		case <-ctx.Done():
+			service.Stopping("stops before it has served")
 			return
 		case <-n.Ready():
 		}
+		service.Ready(fmt.Sprintf("serves, grpc %s http %s", n.Addrs().GRPC, n.Addrs().HTTP))
+		announcing.Go(func() {
+			service.Watch(ctx, n.Answers)
+			<-ctx.Done()
+			service.Stopping("tells its clients to come back")
+		})
 		log.Info("eider: " + n.Reach() + ", and " + kept(data) + "; `eider services` asks it")
 		if a.output == "json" {
 			addrs := n.Addrs()

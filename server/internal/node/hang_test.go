@@ -127,7 +127,7 @@ func TestEventStreamsDontHoldUpTheStop(t *testing.T) {
 		defer res.Body.Close()
 		began := time.Now()
 		n.stop()
-		if took := time.Since(began); took >= grace {
+		if took := time.Since(began); took >= Grace {
 			t.Errorf("the stop took %s", took)
 		}
 	})
@@ -145,7 +145,7 @@ func TestStopIsBounded(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		n.stop()
-		if took := time.Since(began); took > grace+time.Second {
+		if took := time.Since(began); took > Grace+time.Second {
 			t.Errorf("the stop took %s", took)
 		}
 	})

@@ -27,8 +27,8 @@ import (
 	"github.com/eiderhq/eider/server/internal/replica/solo"
 )
 
-// grace is how long a stop waits for streams and requests that don't end when told to; then it cuts them.
-const grace = 2 * time.Second
+// Grace is how long a stop waits for streams and requests that don't end when told to; then it cuts them.
+const Grace = 2 * time.Second
 
 // Config sets a node up. The zero value works.
 type Config struct {
@@ -254,10 +254,10 @@ func (n *Node) pages(ctx context.Context, handler http.Handler, at *door) *http.
 	}
 }
 
-// stop stops both fronts, each within the grace.
+// stop stops both fronts, each within the Grace.
 func (n *Node) stop(pages []*http.Server, stopPages context.CancelFunc) {
 	n.waitFor("it is stopping")
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	ctx, cancel := context.WithTimeout(context.Background(), Grace)
 	defer cancel()
 	n.native.Stop(ctx)
 	stopPages() // ends event streams, which Shutdown would wait for

@@ -10,6 +10,7 @@ import (
 
 	"github.com/eiderhq/eider/drain"
 	"github.com/eiderhq/eider/registry"
+	"github.com/eiderhq/eider/server/internal/notify"
 	"github.com/eiderhq/eider/server/internal/supervise/check"
 )
 
@@ -47,7 +48,7 @@ func newLife(s *supervisor) *life {
 
 // start starts the program, before anything that takes time.
 func (l *life) start(path string) error {
-	c, err := l.s.reaper.start(path, l.s.Command, os.Environ(), l.s.files, bound())
+	c, err := l.s.reaper.start(path, l.s.Command, notify.Without(os.Environ()), l.s.files, bound())
 	if err != nil {
 		return &os.PathError{Op: "exec", Path: path, Err: err}
 	}
@@ -157,6 +158,7 @@ func (l *life) serve(service Service, ended <-chan error) (drain.Report, error) 
 			case state.Phase == check.Ready && !up:
 				up = true
 				close(ready)
+				l.s.serves()
 				return
 			}
 			select {

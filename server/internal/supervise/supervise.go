@@ -9,11 +9,13 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/drain"
+	"github.com/eiderhq/eider/server/internal/notify"
 )
 
 // The exit codes that aren't the program's own.
@@ -45,6 +47,9 @@ type supervisor struct {
 	stop   context.CancelFunc
 	files  [3]*os.File
 
+	manager *notify.Service // of this process, which is told how the program stands
+	unready atomic.Int32    // services that haven't been ready yet
+
 	mu    sync.Mutex
 	child *child // the running program
 }
@@ -64,6 +69,8 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 		return Report{Exit: ExitFault}, err
 	}
 	s := &supervisor{settings: set, reaper: newReaper(), files: [3]*os.File{os.Stdin, os.Stdout, os.Stderr}}
+	s.manager = notify.Open(s.log)
+	s.unready.Store(int32(len(s.Services)))
 	s.leave, s.begin = context.WithCancelCause(ctx)
 	s.enough, s.stop = context.WithCancel(context.Background())
 	defer s.stop()
@@ -74,6 +81,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	defer over()
 	wg.Go(func() { s.hear(living, heard) })
 	wg.Go(func() { s.reaper.run(living, died) })
+	wg.Go(func() { s.manage(living) })
 	if text := swallowed(); text != "" {
 		s.log.Warn(text)
 	}
