@@ -44,6 +44,25 @@ func TestHouseLintIsSmall(t *testing.T) {
 	}
 }
 
+// eider-run is in every image whose program it runs: it pulls in no server, no etcd, and nothing that measures one.
+func TestHouseRunIsSmall(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "./cmd/eider-run").CombinedOutput()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, out)
+	}
+	rooms := []string{"cmd/eider-run", "internal/launch", "internal/supervise", "internal/supervise/check", "internal/supervise/front", "internal/kube", "internal/notify", "internal/harmless"}
+	for dep := range strings.FieldsSeq(string(out)) {
+		for _, banned := range []string{"go.etcd.io", "github.com/prometheus", "k8s.io", "github.com/envoyproxy"} {
+			if strings.HasPrefix(dep, banned) {
+				t.Errorf("eider-run pulls in %s", dep)
+			}
+		}
+		if room, ours := strings.CutPrefix(dep, "github.com/eiderhq/eider/server/"); ours && !slices.Contains(rooms, room) {
+			t.Errorf("eider-run pulls in the room %s", room)
+		}
+	}
+}
+
 // The commands that need no server stay small, also in a binary of their own: no gRPC, no metrics, no registry.
 func TestHouseOfflinePullsInNoServer(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "./internal/offline").CombinedOutput()

@@ -39,6 +39,7 @@ type running struct {
 	signal                string
 	alone                 bool
 	restart               string
+	leaveURL, leaveFile   string
 	report                string
 	logFormat             string
 }
@@ -76,6 +77,8 @@ func Run(name string) *cobra.Command {
 	flags.StringVar(&r.signal, "signal", "TERM", "`SIGNAL` that has the program end")
 	flags.BoolVar(&r.alone, "alone", false, "send the signal to the program alone at first, not to its whole process group")
 	flags.StringVar(&r.restart, "restart", "none", "`WHEN` the program is started anew: none, or on-failure with a pause that grows")
+	flags.StringVar(&r.leaveURL, "on-leave-url", "", "`URL` that is sent a POST when the leave begins")
+	flags.StringVar(&r.leaveFile, "leave-file", "", "`FILE` that is there once the leave has begun; the program finds its name in EIDER_LEAVING_FILE")
 	flags.StringVar(&r.report, "report", "", "`FILE` for a report of the departure in JSON; - is standard output")
 	flags.StringVar(&r.logFormat, "log-format", "text", "`FORMAT` of the log on standard error: text or json")
 	_ = cmd.RegisterFlagCompletionFunc("restart", cobra.FixedCompletions([]string{"none", "on-failure"}, cobra.ShellCompDirectiveNoFileComp)) // they fail for an unknown flag only
@@ -101,7 +104,9 @@ func (r *running) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return &eider.Error{Kind: eider.Invalid, Err: err}
 	}
-	cfg.Logger = r.logger(cmd.ErrOrStderr())
+	said := newOutlet(cmd.ErrOrStderr())
+	defer said.close()
+	cfg.Logger = r.logger(said)
 	report, err := supervise.Run(cmd.Context(), cfg)
 	if e, ok := errors.AsType[*eider.Error](err); ok && e.Kind == eider.Invalid {
 		return err
@@ -109,9 +114,11 @@ func (r *running) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		cfg.Logger.Error(err.Error())
 	}
-	if err := r.tell(cmd.OutOrStdout(), report); err != nil {
-		cfg.Logger.Error("the report can't be written", "err", err)
-	}
+	atMost(lastLine, func() {
+		if err := r.tell(cmd.OutOrStdout(), report); err != nil {
+			cfg.Logger.Error("the report can't be written", "err", err)
+		}
+	})
 	if report.Exit == 0 {
 		return nil
 	}
@@ -143,7 +150,8 @@ func (r *running) tell(out io.Writer, report supervise.Report) error {
 
 // config reads the flags, and reports every fault at once.
 func (r *running) config(args []string, flags *pflag.FlagSet) (supervise.Config, error) {
-	cfg := supervise.Config{Command: args, ID: r.id, Zone: r.zone, Metadata: r.meta, Check: r.check, Grace: r.grace, InFlight: r.inFlight, Alone: r.alone}
+	cfg := supervise.Config{Command: args, ID: r.id, Zone: r.zone, Metadata: r.meta, Check: r.check, Grace: r.grace, InFlight: r.inFlight, Alone: r.alone,
+		LeaveURL: r.leaveURL, LeaveFile: r.leaveFile}
 	cfg.Registry.Addr = r.registry
 	var errs []error
 	note := func(err error) { errs = append(errs, err) }

@@ -65,6 +65,12 @@ type Config struct {
 
 	Restart Restart
 
+	// LeaveURL is sent a POST when the leave begins, once, and has 2s to answer, which changes nothing. "" means none.
+	LeaveURL string
+	// LeaveFile is there once the leave has begun; the program is told its name in EIDER_LEAVING_FILE. "" means none.
+	// Price: its folder must be one that can be written.
+	LeaveFile string
+
 	Logger *slog.Logger // nil means slog.Default()
 }
 
@@ -97,7 +103,7 @@ func (c Config) resolve() (settings, error) {
 	if c.Restart != Never && c.Restart != OnFailure {
 		errs = append(errs, fmt.Errorf("restart: %q is neither none nor on-failure", c.Restart))
 	}
-	errs = append(errs, c.Check.Check())
+	errs = append(errs, c.Check.Check(), checkURL(c.LeaveURL))
 	if err := errors.Join(errs...); err != nil {
 		return settings{}, &eider.Error{Op: "run", Kind: eider.Invalid, Err: err}
 	}

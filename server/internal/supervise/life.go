@@ -10,7 +10,6 @@ import (
 
 	"github.com/eiderhq/eider/drain"
 	"github.com/eiderhq/eider/registry"
-	"github.com/eiderhq/eider/server/internal/notify"
 	"github.com/eiderhq/eider/server/internal/supervise/check"
 )
 
@@ -48,7 +47,7 @@ func newLife(s *supervisor) *life {
 
 // start starts the program, before anything that takes time.
 func (l *life) start(path string) error {
-	c, err := l.s.reaper.start(path, l.s.Command, notify.Without(os.Environ()), l.s.files, bound())
+	c, err := l.s.reaper.start(path, l.s.Command, l.s.environment(), l.s.files, bound())
 	if err != nil {
 		return &os.PathError{Op: "exec", Path: path, Err: err}
 	}

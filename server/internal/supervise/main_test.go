@@ -12,11 +12,13 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"go.uber.org/goleak"
 
@@ -29,13 +31,26 @@ import (
 
 // This test binary is also eider-run, and the program that it runs.
 const (
-	runEnv    = "EIDER_TEST_RUN" // set: it is eider-run
-	asProgram = "as-the-program" // first argument: it is the program, the second says which
+	runEnv    = "EIDER_TEST_RUN"           // set: it is eider-run
+	filesEnv  = "EIDER_TEST_FILES"         // how many it may have open
+	earlyEnv  = "EIDER_TEST_EARLY"         // set: it has been sent SIGTERM by the time that it would start the program
+	atOnce    = "GORACE=atexit_sleep_ms=0" // the race detector's exit takes a second otherwise
+	asProgram = "as-the-program"           // first argument: it is the program, the second says which
 )
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == asProgram {
 		os.Exit(play(os.Args[2]))
+	}
+	if n, _ := strconv.Atoi(os.Getenv(filesEnv)); n > 0 {
+		few := syscall.Rlimit{Cur: uint64(n), Max: uint64(n)}
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
+			fmt.Println(err)
+			os.Exit(97)
+		}
+	}
+	if os.Getenv(earlyEnv) != "" {
+		os.Exit(early())
 	}
 	if os.Getenv(runEnv) != "" {
 		os.Exit(launch.Main("test"))
@@ -150,26 +165,50 @@ func (w *world) start(p program, flags ...string) *run {
 
 func launchRun(t *testing.T, p program, flags []string, alter change) *run {
 	t.Helper()
+	return command(t, p.At, ofProgram(t, p, flags...), alter)
+}
+
+// ofProgram is a command line with a program.
+func ofProgram(t *testing.T, p program, flags ...string) []string {
+	t.Helper()
 	text, err := json.Marshal(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return command(t, p.At, append(flags, "--", os.Args[0], asProgram, string(text)), alter)
+	return append(flags, "--", os.Args[0], asProgram, string(text))
+}
+
+// quietly has all output go elsewhere.
+func quietly(to *os.File) change { return func(c *exec.Cmd) { c.Stdout, c.Stderr = to, to } }
+
+// limited leaves so many file descriptors to it.
+func limited(files int) change {
+	return func(c *exec.Cmd) { c.Env = append(c.Env, fmt.Sprintf("%s=%d", filesEnv, files)) }
+}
+
+// buffered is how many bytes wait in a pipe.
+func buffered(t *testing.T, pipe *os.File) int {
+	t.Helper()
+	var n int32
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, pipe.Fd(), syscall.TIOCINQ, uintptr(unsafe.Pointer(&n))); errno != 0 {
+		t.Fatal(errno)
+	}
+	return int(n)
 }
 
 func command(t *testing.T, at string, args []string, alter change) *run {
 	t.Helper()
 	r := &run{t: t, at: at, cmd: exec.Command(os.Args[0], args...), news: make(chan struct{}), over: make(chan struct{})}
-	r.cmd.Env = append(os.Environ(), runEnv+"=1")
+	r.cmd.Env = append(os.Environ(), runEnv+"=1", atOnce)
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if alter != nil {
-		alter(r.cmd)
-	}
 	from, to, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.cmd.Stdout, r.cmd.Stderr = to, to
+	if alter != nil {
+		alter(r.cmd)
+	}
 	if r.in, err = r.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,7 @@ type program struct {
 	Soon  bool   `json:",omitempty"` // it ends by itself at once
 	Deaf  bool   `json:",omitempty"` // it ignores SIGTERM
 	Bare  bool   `json:",omitempty"` // it has no handler of SIGTERM
+	Hasty bool   `json:",omitempty"` // the first that it does is to send SIGTERM to its parent
 	Flood int    `json:",omitempty"` // bytes that it writes at its start
 
 	Child  *program `json:",omitempty"` // a child of it
@@ -39,21 +40,14 @@ func (p *program) say(format string, args ...any) {
 // play is the program's main.
 func play(text string) int {
 	var p program
+	if text == "well" { // it is a check
+		return 0
+	}
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		fmt.Println(err)
 		return 99
 	}
-	heard := make(chan os.Signal, 16)
-	sigs := []os.Signal{syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGQUIT, syscall.SIGWINCH}
-	if !p.Bare {
-		sigs = append(sigs, syscall.SIGTERM)
-	}
-	signal.Notify(heard, sigs...)
-	p.say("pid %d", os.Getpid())
-	if p.Child != nil {
-		p.fork()
-	}
-	p.flood()
+	heard := p.begin()
 	if p.Soon {
 		return p.Exit
 	}
@@ -93,6 +87,32 @@ func play(text string) int {
 	return 99
 }
 
+// begin hears signals, and does what comes before it serves.
+func (p *program) begin() chan os.Signal {
+	heard := make(chan os.Signal, 16)
+	sigs := []os.Signal{syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGQUIT, syscall.SIGWINCH}
+	if !p.Bare {
+		sigs = append(sigs, syscall.SIGTERM)
+	}
+	signal.Notify(heard, sigs...)
+	p.say("pid %d", os.Getpid())
+	p.say("finds %s", os.Getenv("EIDER_LEAVING_FILE"))
+	for _, word := range os.Args[3:] {
+		p.say("argument %s", word)
+	}
+	if p.Hasty {
+		syscall.Kill(os.Getppid(), syscall.SIGTERM)
+	}
+	if p.Child != nil {
+		p.fork()
+	}
+	if p.Flood > 0 {
+		p.flood()
+	}
+	return heard
+}
+
+// flood writes more than anybody wants to read.
 func (p *program) flood() {
 	line := strings.Repeat("x", 1023) + "\n"
 	for n := 0; n < p.Flood; n += len(line) {
@@ -104,6 +124,8 @@ func (p *program) flood() {
 func (p *program) serve(hangs *atomic.Bool) {
 	err := http.ListenAndServe(p.At, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
+		case r.URL.Path == "/leaving":
+			p.say("POST /leaving")
 		case r.URL.Path == "/quit": // it ends by itself
 			os.Exit(p.Exit)
 		case hangs.Load():

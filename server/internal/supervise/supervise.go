@@ -82,6 +82,8 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	wg.Go(func() { s.hear(living, heard) })
 	wg.Go(func() { s.reaper.run(living, died) })
 	wg.Go(func() { s.manage(living) })
+	s.prepare()
+	wg.Go(func() { s.herald(living) })
 	if text := swallowed(); text != "" {
 		s.log.Warn(text)
 	}
@@ -94,6 +96,7 @@ func (s *supervisor) live() (Report, error) {
 	if err != nil {
 		return unstarted(err)
 	}
+	s.trespass()
 	var r Report
 	var again restarts
 	for runs := 1; ; runs++ {
