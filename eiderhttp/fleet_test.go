@@ -327,18 +327,24 @@ func TestB6AStoreThatIsAwayRejectsNobody(t *testing.T) {
 	store.away.Store(false)
 	for _, m := range all {
 		m.until("joined", func() bool { return !m.gate().Snapshot().Alone })
-		m.mu.Lock()
-		var said []string
-		for _, ev := range m.events {
-			if ev.Joined || ev.Parted != nil {
-				said = append(said, fmt.Sprintf("%v %v", ev.Joined, ev.Parted != nil))
-			}
-		}
-		m.mu.Unlock()
-		if got := strings.Join(said, ", "); got != "true false, false true, true false" {
+		m.until("told thrice", func() bool { return strings.Count(m.said(), ",") >= 2 }) // events come beside what they tell of
+		if got := m.said(); got != "true false, false true, true false" {
 			t.Errorf("events: %s", got)
 		}
 	}
+}
+
+// said is what the events have told of joining and parting.
+func (m *member) said() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var said []string
+	for _, ev := range m.events {
+		if ev.Joined || ev.Parted != nil {
+			said = append(said, fmt.Sprintf("%v %v", ev.Joined, ev.Parted != nil))
+		}
+	}
+	return strings.Join(said, ", ")
 }
 
 // flaky is a store that may be away.
