@@ -83,7 +83,11 @@ func TestHookBeginsTheLeave(t *testing.T) {
 		t.Run(first, func(t *testing.T) {
 			var name string
 			var at <-chan string
-			r := begin(t, hello, func(_ *http.Server, cfg *Config) { name, at = hear(cfg) })
+			h := newHeld()
+			r := begin(t, h.ServeHTTP, func(_ *http.Server, cfg *Config) { name, at = hear(cfg) })
+			busy := r.dial()
+			busy.send("/held") // until all are answered: the process would end before a slow hook has come
+			soon(t, h.in, "the request")
 			url := "http://" + soon(t, at, "the hook's address") + "/leave"
 			p := r.dial()
 			var asked []<-chan answered
@@ -106,7 +110,7 @@ func TestHookBeginsTheLeave(t *testing.T) {
 			if text := soon(t, fetch(t, url+"?wait=0"), "an answer at once"); !strings.HasPrefix(text, `200 {"state":"leaving"`) {
 				t.Errorf("during the pause: %s", text)
 			}
-			p.send("/during")
+			p.send("/free")
 			resp, _ := p.answer()
 			told(t, resp)
 			for _, c := range asked {
@@ -118,16 +122,9 @@ func TestHookBeginsTheLeave(t *testing.T) {
 			}
 			r.reg.says(func() { r.reg.heard, r.reg.drain = true, eider.Drain{Total: 3, Open: 0} })
 			r.barrier()
-			for _, c := range asked {
-				if a := soon(t, c, "the answer"); a.err != nil || a.State != control.Left || a.EndedBy != string(ByBarrier) || a.Waited != 3 || a.Services[0] != "orders" || a.Pause <= 0 {
-					t.Errorf("%+v", a)
-				}
-			}
-			for _, c := range got {
-				if text := soon(t, c, "the answer"); !strings.HasPrefix(text, `200 {"state":"left","services":["orders"]`) || !strings.Contains(text, `"ended_by":"barrier"`) {
-					t.Error(text)
-				}
-			}
+			haveLeft(t, asked, got)
+			close(h.release)
+			busy.answer()
 			if report := r.end(); report.EndedBy != ByBarrier || !report.Left || report.Exit != ExitClean {
 				t.Errorf("%+v", report)
 			}
@@ -135,6 +132,21 @@ func TestHookBeginsTheLeave(t *testing.T) {
 				t.Errorf("after the end: %+v", a)
 			}
 		})
+	}
+}
+
+// haveLeft waits until all who have asked are answered that the pause is over.
+func haveLeft(t *testing.T, asked []<-chan answered, got []<-chan string) {
+	t.Helper()
+	for _, c := range asked {
+		if a := soon(t, c, "the answer"); a.err != nil || a.State != control.Left || a.EndedBy != string(ByBarrier) || a.Waited != 3 || a.Services[0] != "orders" || a.Pause <= 0 {
+			t.Errorf("%+v", a)
+		}
+	}
+	for _, c := range got {
+		if text := soon(t, c, "the answer"); !strings.HasPrefix(text, `200 {"state":"left","services":["orders"]`) || !strings.Contains(text, `"ended_by":"barrier"`) {
+			t.Error(text)
+		}
 	}
 }
 
