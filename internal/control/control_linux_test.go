@@ -216,10 +216,10 @@ func TestCloseWaitsUntilTheAnswerIsTaken(t *testing.T) {
 			t.Errorf("it ended %s after the answer, before that was taken", stayed)
 		}
 	case <-time.After(hangUp / 4):
+		began := time.Now() // before it is taken: a machine that is busy in between makes it longer
 		nc.Close()
-		began := time.Now()
 		<-s.ended
-		if time.Since(began) < parting {
+		if time.Since(began) < parting && began.Sub(read) < hangUp/2 {
 			t.Error("it leaves the hook's process no moment to end")
 		}
 	}
