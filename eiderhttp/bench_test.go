@@ -3,6 +3,7 @@ package eiderhttp
 import (
 	"bytes"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -61,6 +62,15 @@ func roundTrip(t testing.TB, rt http.RoundTripper, method, url string, body []by
 	resp.Body.Close()
 }
 
+// allocations is how many a request takes. The server allocates in the same process, now and then more.
+func allocations(request func()) float64 {
+	least := math.Inf(1)
+	for range 5 {
+		least = min(least, testing.AllocsPerRun(200, request))
+	}
+	return least
+}
+
 // The part of the promise that no machine's speed can break.
 func TestAllocationsBesidePlainTransport(t *testing.T) {
 	a := serve(t, "", nil)
@@ -74,8 +84,8 @@ func TestAllocationsBesidePlainTransport(t *testing.T) {
 		if method == "POST" {
 			body = []byte(strings.Repeat("x", 100))
 		}
-		base := testing.AllocsPerRun(300, func() { roundTrip(t, plain, method, a.URL, body) })
-		ours := testing.AllocsPerRun(300, func() { roundTrip(t, w.tr, method, "http://orders/", body) })
+		base := allocations(func() { roundTrip(t, plain, method, a.URL, body) })
+		ours := allocations(func() { roundTrip(t, w.tr, method, "http://orders/", body) })
 		if ours-base > 12 {
 			t.Errorf("%s: %.0f allocations, plain http.Transport %.0f: more than 12 on top", method, ours, base)
 		}

@@ -218,8 +218,8 @@ func TestAFleetCostsNoAllocation(t *testing.T) {
 	with := &member{world: newWorld(t, &Transport{Fleet: &fleet.Config{Store: fleet.NewMemory(0), Report: 9 * time.Second, Poll: time.Minute}})} // not in the middle
 	with.Set("orders", fake.Up("orders", "a", a.addr()))
 	begin(t, []*member{with})
-	base := testing.AllocsPerRun(500, func() { roundTrip(t, without.tr, "GET", "http://orders/", nil) })
-	ours := testing.AllocsPerRun(500, func() { roundTrip(t, with.tr, "GET", "http://orders/", nil) })
+	base := allocations(func() { roundTrip(t, without.tr, "GET", "http://orders/", nil) })
+	ours := allocations(func() { roundTrip(t, with.tr, "GET", "http://orders/", nil) })
 	if ours > base {
 		t.Errorf("%.0f allocations, %.0f without a fleet", ours, base)
 	}
