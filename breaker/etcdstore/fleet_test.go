@@ -138,6 +138,7 @@ func TestEtcdGoesAway(t *testing.T) {
 					}
 				}
 			}
+			eventually(t, "all have said so", func() bool { return crew.parted.Load() >= 4 }) // events come beside what they tell of
 			if n := crew.parted.Load(); n != 4 {
 				t.Errorf("%s, %v: %d of 4 callers have said that they are alone", name, crew.state, n)
 			}

@@ -42,9 +42,9 @@ func gather(t *testing.T, s *server, c fleet.Config) *party {
 		c.Report, c.Poll, c.Wait, c.Retry = 100*time.Millisecond, 500*time.Millisecond, 500*time.Millisecond, 100*time.Millisecond
 		c.OnEvent = func(ev fleet.Event) {
 			if ev.Parted != nil {
-				p.parted[i].Add(1)
 				why := ev.Parted.Error()
-				p.last.Store(&why)
+				p.last.Store(&why) // before it counts: who waits for the count reads it
+				p.parted[i].Add(1)
 			}
 			if ev.Joined {
 				p.joined[i].Add(1)
