@@ -53,15 +53,19 @@ func (c Config) Leave(ctx context.Context) (Report, error) {
 
 // keep waits until the pause is over, or somebody ends it.
 func (p *pause) keep(ctx context.Context, heard <-chan news, now func() time.Duration, say func(string)) Report {
-	said := ""
+	said, role := "", false
 	for {
 		end := p.end()
 		if now() >= end.at {
 			return p.report(now(), end.by)
 		}
-		if text := p.String(); text != said && say != nil {
+		if text := p.String(); text != said && say != nil && (p.viewed || p.fault != nil) {
 			say(text)
 			said = text
+		}
+		if !role && p.fault != nil && p.fault.role && say != nil {
+			say("what lets the pod ask, to be applied in its namespace:\n" + Role)
+			role = true
 		}
 		t := time.NewTimer(end.at - now())
 		select {

@@ -166,15 +166,20 @@ const (
 	Denied                 // the API doesn't let the pod ask: the whole bound was waited for
 )
 
+// MarshalText names the outcome, for programs.
+func (o Outcome) MarshalText() ([]byte, error) {
+	return []byte([...]string{"seen", "cut", "misset", "away", "unnamed", "denied"}[o]), nil
+}
+
 // Report is what has become of a pause.
 type Report struct {
-	Outcome  Outcome
-	Pod      string
-	Services []string
-	Seen     time.Duration // when the API had it out of all slices; 0 unless Outcome is Seen
-	Pause    time.Duration
-	Line     string // what there is to say of it
-	Role     bool   // a Role would help
+	Outcome  Outcome       `json:"outcome"`
+	Pod      string        `json:"pod"`
+	Services []string      `json:"services,omitempty"` // that named it
+	Seen     time.Duration `json:"seen_ns"`            // when the API had it out of all slices; 0 unless that is the outcome
+	Pause    time.Duration `json:"pause_ns"`
+	Line     string        `json:"said"` // what there is to say of it
+	Role     bool          `json:"role"` // a Role would help
 }
 
 // report closes the books.

@@ -110,6 +110,9 @@ func sicken(t *testing.T, with map[string]ailment) {
 				if r.Role != (name == "forbidden") {
 					w.t.Errorf("a Role helps: %v", r.Role)
 				}
+				if told := strings.Count(w.heard(), Role); told > 1 || told == 1 != r.Role {
+					w.t.Errorf("the Role is told %d times", told)
+				}
 				if n := len(w.api.Requests()); name != "pages without end" && n > 50 {
 					w.t.Errorf("it asked %d times", n)
 				}
@@ -236,6 +239,37 @@ func TestAWatchGoesOnFromItsVersion(t *testing.T) {
 			w.t.Errorf("it asked %v, want %v", got, want)
 		}
 	})
+}
+
+// A watch that is too old begins anew with a list, at once, whichever way it is told.
+func TestTooOld(t *testing.T) {
+	for _, byStatus := range []bool{false, true} {
+		bubble(t, func(w *world) {
+			if byStatus {
+				w.api.GoneByStatus()
+			}
+			w.api.Put(slice1("orders-a", ready(podName, podHost), other)) // 101
+			w.later(400*ms, func() {
+				w.api.Put(slice1("orders-a", leaving(podName, podHost), other)) // 102
+				w.api.Compact()                                                 // 103
+			})
+			w.api.Answer(func(_ http.ResponseWriter, r *http.Request) bool { // as if it had been away meanwhile
+				if r.URL.Query().Get("resourceVersion") == "101" && len(w.api.Requests()) == 2 {
+					<-r.Context().Done()
+					return true
+				}
+				return false
+			})
+			w.later(500*ms, func() { w.net.Cut(apiHost, podHost) })
+			w.wants(w.leave(w.config()), Seen, 3500*ms, 3700*ms)
+			if got, want := w.api.Requests(), []string{"list", "watch 101", "watch 101", "list", "watch 103"}; len(got) < 5 || !slices.Equal(got[:5], want) {
+				w.t.Errorf("it asked %v, want %v", got, want)
+			}
+			if strings.Contains(w.heard(), "too old") {
+				w.t.Errorf("that is no trouble to speak of:\n%s", w.heard())
+			}
+		})
+	}
 }
 
 // A connection may die so that nobody is told. A watch that is quiet is doubted, and a list says what has happened.
