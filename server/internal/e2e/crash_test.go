@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -16,8 +17,9 @@ import (
 
 // mortal is an instance that can end as a killed process does: every socket closes at once, without a word.
 type mortal struct {
-	reg *registry.Registry
-	srv *http.Server
+	reg  *registry.Registry
+	srv  *http.Server
+	addr string
 
 	mu    sync.Mutex
 	conns []net.Conn // to the registry
@@ -30,7 +32,7 @@ func startMortal(t *testing.T, grpc, service, id string, h http.Handler) *mortal
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &mortal{srv: &http.Server{Handler: h}}
+	m := &mortal{srv: &http.Server{Handler: h}, addr: l.Addr().String()}
 	m.reg = registry.Open(registry.Config{Addr: grpc, Caller: service + "-" + id, Logger: quiet, Dial: m.dial})
 	served := make(chan struct{})
 	go func() {
@@ -42,7 +44,7 @@ func startMortal(t *testing.T, grpc, service, id string, h http.Handler) *mortal
 		<-served
 		m.reg.Close()
 	})
-	m.register(t, service, id, l.Addr().String())
+	m.register(t, service, id, m.addr)
 	return m
 }
 
@@ -93,8 +95,8 @@ func (m *mortal) cut() {
 	}
 }
 
-// An instance dies under POST load. What was on its way to it may fail, and is never sent twice; no request that
-// begins after its port has closed does, and by then evidence has it DEAD, long before any lease.
+// An instance dies under POST load. What was on its way to it may fail, and is never sent twice; no request does that
+// begins after its caller's connections there have ended, and evidence has it DEAD, not the end of a lease.
 func TestU1ACrashFailsNoNewRequest(t *testing.T) {
 	n := startNode(t, node.Settings{})
 	book := &ledgerOf{}
@@ -103,7 +105,11 @@ func TestU1ACrashFailsNoNewRequest(t *testing.T) {
 	m := startMortal(t, n.grpc, "orders", "m", book.handler("m", 5*time.Millisecond))
 	observer := registry.Open(registry.Config{Addr: n.grpc, Logger: quiet})
 	defer observer.Close()
-	l := startLoad(t, n.grpc, "orders", 12, 5*time.Millisecond, nil)
+	heard := make([]*obituary, 12)
+	l := startLoadOver(t, n.grpc, "orders", len(heard), 5*time.Millisecond, func(i int) *http.Transport {
+		heard[i] = &obituary{of: m.addr}
+		return &http.Transport{DialContext: heard[i].dial}
+	})
 	l.more("m", 30)
 	m.kill()
 	killed := time.Now()
@@ -116,6 +122,9 @@ func TestU1ACrashFailsNoNewRequest(t *testing.T) {
 		}
 		if _, there := v.Find("m"); !there {
 			published = time.Since(killed)
+			if !slices.ContainsFunc(v.Gone, func(g eider.Gone) bool { return g.ID == "m" && g.Status == eider.Dead }) {
+				t.Errorf("gone, but not DEAD: %+v", v.Gone)
+			}
 			break
 		}
 	}
@@ -123,8 +132,8 @@ func TestU1ACrashFailsNoNewRequest(t *testing.T) {
 	l.rest()
 	var cut []failure
 	for _, f := range l.failures {
-		if f.began.After(killed.Add(5 * time.Millisecond)) { // a busy kernel hands the last FIN on a little later
-			t.Errorf("%s began %v after the crash and failed: %v", f.id, f.began.Sub(killed), f.err)
+		if end := heard[f.caller(t)].wait(t); f.began.After(end) {
+			t.Errorf("%s began %v after its connections there had ended, and failed: %v", f.id, f.began.Sub(end), f.err)
 		} else if eider.KindOf(f.err) != eider.Unavailable {
 			t.Errorf("%s: %v", f.id, f.err)
 		} else {
@@ -133,7 +142,10 @@ func TestU1ACrashFailsNoNewRequest(t *testing.T) {
 	}
 	l.failures = nil
 	l.end(book)
-	if len(cut) > len(l.callers) || published == 0 || published > 5*time.Second {
+	if !slices.ContainsFunc(heard, func(o *obituary) bool { return !o.wait(t).IsZero() }) {
+		t.Error("nobody had a connection to it: the test shows nothing")
+	}
+	if len(cut) > len(l.callers) || published == 0 {
 		t.Errorf("%d cut in flight, DEAD published after %v", len(cut), published)
 	}
 	t.Logf("%d cut in flight, DEAD published after %v", len(cut), published.Round(time.Millisecond))

@@ -220,8 +220,14 @@ func (c *caller) post(ctx context.Context, service, id string) (string, error) {
 // startLoad starts loops of POSTs.
 func startLoad(t *testing.T, grpc, service string, n int, think time.Duration, base *http.Transport) *load[*caller] {
 	t.Helper()
+	return startLoadOver(t, grpc, service, n, think, func(int) *http.Transport { return base })
+}
+
+// startLoadOver does, each loop over a base of its own.
+func startLoadOver(t *testing.T, grpc, service string, n int, think time.Duration, base func(i int) *http.Transport) *load[*caller] {
+	t.Helper()
 	l := newLoad[*caller](t, "requests")
-	l.start(n, think, func(i int) *caller { return newCaller(t, grpc, fmt.Sprintf("caller%d", i), base) },
+	l.start(n, think, func(i int) *caller { return newCaller(t, grpc, fmt.Sprintf("caller%d", i), base(i)) },
 		func(ctx context.Context, c *caller, id string) error {
 			who, err := c.post(ctx, service, id)
 			if err == nil {

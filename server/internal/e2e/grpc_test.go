@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"runtime"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
-	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
 	"github.com/eiderhq/eider"
@@ -80,10 +77,7 @@ func TestU1ACrashFailsNoNewGRPCCall(t *testing.T) {
 	l.rest()
 	cut := make([]int, len(heard))
 	for _, f := range l.failures {
-		var i, k int
-		if _, err := fmt.Sscanf(f.id, "%d-%d", &i, &k); err != nil {
-			t.Fatal(err)
-		}
+		i := f.caller(t)
 		if end := heard[i].wait(t); f.began.After(end) {
 			t.Errorf("%s began %v after its channel had heard of the crash, and failed: %v", f.id, f.began.Sub(end), f.err)
 		} else if status.Code(f.err) != codes.Unavailable {
@@ -101,56 +95,6 @@ func TestU1ACrashFailsNoNewGRPCCall(t *testing.T) {
 		last = max(last, h.wait(t).Sub(killed))
 	}
 	t.Logf("cut in flight of each caller: %v; the last heard of it after %v", cut, last)
-}
-
-// obituary is a stats handler that notes when its channel has heard of the end of every connection to an address: from
-// then on no stream is opened there. When the sockets close says less, for who reads them may be kept waiting.
-type obituary struct {
-	of string
-
-	mu    sync.Mutex
-	open  int
-	ended time.Time
-}
-
-type toWhom struct{}
-
-func (*obituary) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
-func (*obituary) HandleRPC(context.Context, stats.RPCStats)                       {}
-
-func (o *obituary) TagConn(ctx context.Context, info *stats.ConnTagInfo) context.Context {
-	return context.WithValue(ctx, toWhom{}, info.RemoteAddr.String())
-}
-
-func (o *obituary) HandleConn(ctx context.Context, s stats.ConnStats) {
-	if ctx.Value(toWhom{}) != o.of {
-		return
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch s.(type) {
-	case *stats.ConnBegin:
-		o.open++
-	case *stats.ConnEnd:
-		o.open--
-		o.ended = time.Now()
-	}
-}
-
-// wait returns when the last connection ended; zero if there was none.
-func (o *obituary) wait(t *testing.T) time.Time {
-	t.Helper()
-	for late := time.Now().Add(patience); ; runtime.Gosched() {
-		o.mu.Lock()
-		open, ended := o.open, o.ended
-		o.mu.Unlock()
-		if open == 0 {
-			return ended
-		}
-		if time.Now().After(late) {
-			t.Fatalf("a connection to %s still lives %v after its end", o.of, patience)
-		}
-	}
 }
 
 // startMortalTill starts an instance whose process can be killed: every socket of it closes at once, without a word.

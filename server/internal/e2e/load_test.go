@@ -32,6 +32,15 @@ type failure struct {
 	began time.Time
 }
 
+// caller tells whose it was.
+func (f failure) caller(t *testing.T) (i int) {
+	t.Helper()
+	if _, err := fmt.Sscanf(f.id, "%d-", &i); err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
 func newLoad[C interface{ close() }](t *testing.T, what string) *load[C] {
 	return &load[C]{t: t, what: what, by: map[string]int64{}, last: map[string]time.Time{}, progress: make(chan struct{})}
 }
