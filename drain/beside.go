@@ -23,6 +23,9 @@ type Program struct {
 	// SIGINT: kill it then. It isn't waited for longer than a second after that.
 	Finish func(ctx context.Context)
 
+	// Paused is called when the pause is over, with the report as it stands then. nil means that nobody wants to know.
+	Paused func(Report)
+
 	// Others is called before Finish, and returns when the pauses of the program's other services are over too: they
 	// share one end. ctx ends where the longest pause would. nil means that there are none.
 	Others func(ctx context.Context)

@@ -33,6 +33,9 @@ func (d *drainer) depart(ctx context.Context) Report {
 			"ended_by", r.EndedBy, "open", r.Open, "waited", r.Waited, "members", named(r.Members))
 	}
 	d.hooked.leaves(r)
+	if d.beside != nil && d.beside.Paused != nil {
+		d.beside.Paused(r)
+	}
 	d.finish(barrier, hear.enough)
 	if d.listing != nil {
 		limit := time.Second

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,6 +41,7 @@ type running struct {
 	alone                 bool
 	restart               string
 	leaveURL, leaveFile   string
+	control, hook         string
 	report                string
 	logFormat             string
 }
@@ -77,6 +79,8 @@ func Run(name string) *cobra.Command {
 	flags.StringVar(&r.signal, "signal", "TERM", "`SIGNAL` that has the program end")
 	flags.BoolVar(&r.alone, "alone", false, "send the signal to the program alone at first, not to its whole process group")
 	flags.StringVar(&r.restart, "restart", "none", "`WHEN` the program is started anew: none, or on-failure with a pause that grows")
+	flags.StringVar(&r.control, "control", "", "`NAME` of an abstract socket at which eider leave has it leave (default $EIDER_CONTROL, else none)")
+	flags.StringVar(&r.hook, "hook", "", "`ADDRESS` at which GET /leave has it leave, as in :8764 (default none)")
 	flags.StringVar(&r.leaveURL, "on-leave-url", "", "`URL` that is sent a POST when the leave begins")
 	flags.StringVar(&r.leaveFile, "leave-file", "", "`FILE` that is there once the leave has begun; the program finds its name in EIDER_LEAVING_FILE")
 	flags.StringVar(&r.report, "report", "", "`FILE` for a report of the departure in JSON; - is standard output")
@@ -151,7 +155,7 @@ func (r *running) tell(out io.Writer, report supervise.Report) error {
 // config reads the flags, and reports every fault at once.
 func (r *running) config(args []string, flags *pflag.FlagSet) (supervise.Config, error) {
 	cfg := supervise.Config{Command: args, ID: r.id, Zone: r.zone, Metadata: r.meta, Check: r.check, Grace: r.grace, InFlight: r.inFlight, Alone: r.alone,
-		LeaveURL: r.leaveURL, LeaveFile: r.leaveFile}
+		LeaveURL: r.leaveURL, LeaveFile: r.leaveFile, Control: cmp.Or(r.control, os.Getenv("EIDER_CONTROL")), Hook: r.hook}
 	cfg.Registry.Addr = r.registry
 	var errs []error
 	note := func(err error) { errs = append(errs, err) }

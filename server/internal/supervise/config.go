@@ -71,6 +71,9 @@ type Config struct {
 	// Price: its folder must be one that can be written.
 	LeaveFile string
 
+	Control string // name of an abstract Unix socket at which a hook of the same user has it leave; "" means none. The program finds it in EIDER_CONTROL
+	Hook    string // address of GET /leave, as ":8764"; "" means none. Price: whoever reaches it can have the program leave
+
 	Logger *slog.Logger // nil means slog.Default()
 }
 

@@ -37,6 +37,9 @@ func (s *supervisor) environment() []string {
 	if s.LeaveFile != "" {
 		env = set(env, leavingFile, s.LeaveFile)
 	}
+	if s.Control != "" {
+		env = set(env, "EIDER_CONTROL", s.Control)
+	}
 	return env
 }
 

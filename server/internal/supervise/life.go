@@ -168,7 +168,7 @@ func (l *life) serve(service Service, ended <-chan error) (drain.Report, error) 
 	})
 	cfg := l.s.drain(service)
 	cfg.Registry, cfg.Ready, cfg.Health, cfg.Logger = l.reg, ready, health, l.s.log
-	return drain.Beside(l.leave, cfg, drain.Program{Ended: ended, Others: l.join, Finish: l.finish})
+	return drain.Beside(l.leave, cfg, drain.Program{Ended: ended, Paused: l.s.hooked.paused, Others: l.join, Finish: l.finish})
 }
 
 // join waits until the pause of each service is over.
@@ -176,6 +176,7 @@ func (l *life) join(ctx context.Context) {
 	l.s.mu.Lock()
 	if l.missing--; l.missing == 0 {
 		close(l.joined)
+		l.s.hooked.leaves()
 	}
 	l.s.mu.Unlock()
 	select {

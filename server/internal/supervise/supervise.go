@@ -46,6 +46,7 @@ type supervisor struct {
 	enough context.Context // ends with a second SIGINT
 	stop   context.CancelFunc
 	files  [3]*os.File
+	hooked *hooked
 
 	manager *notify.Service // of this process, which is told how the program stands
 	unready atomic.Int32    // services that haven't been ready yet
@@ -74,6 +75,12 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	s.leave, s.begin = context.WithCancelCause(ctx)
 	s.enough, s.stop = context.WithCancel(context.Background())
 	defer s.stop()
+	s.hooked = newHooked(s)
+	unhook, err := s.listenToHooks()
+	if err != nil {
+		return Report{Exit: ExitFault}, err
+	}
+	defer unhook()
 	adopt()
 	living, over := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
