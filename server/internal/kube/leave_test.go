@@ -103,7 +103,9 @@ func (w *world) leave(c Config) Report {
 
 func (w *world) try(c Config) (Report, error) {
 	w.begun = time.Now()
-	return c.Leave(w.t.Context())
+	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Minute) // whatever is wrong with it, the test ends
+	defer cancel()
+	return c.Leave(ctx)
 }
 
 // later does something while the hook runs.
