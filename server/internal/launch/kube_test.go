@@ -3,6 +3,7 @@ package launch
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"net"
 	"net/url"
 	"os"
@@ -110,6 +111,19 @@ func TestLeaveKubeCodes(t *testing.T) {
 	}
 	if len(kubeCodes) != int(kube.Denied)+1 {
 		t.Error("an outcome has no code")
+	}
+}
+
+// Programs read the same as JSON.
+func TestLeaveKubeJSON(t *testing.T) {
+	_, args := cluster(t)
+	code, out, _ := hook(t, append(args, "--grace", "2010ms", "--in-flight", "1ms", "-o", "json"))
+	var report struct {
+		Outcome, Pod, Said string
+		Pause              int64 `json:"pause_ns"`
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil || code != 1 || report.Outcome != "cut" || report.Pod != "orders-1" || report.Pause < 9e6 || report.Said == "" {
+		t.Errorf("code %d, %v: %s", code, err, out)
 	}
 }
 
