@@ -109,13 +109,18 @@ func (d *drainer) crashed() Report {
 	return r
 }
 
-// finishBeside has the program end.
-func (d *drainer) finishBeside(barrier time.Duration, enough <-chan struct{}) {
-	if d.beside.Others != nil {
-		d.during(d.leave.Load().at+d.set.room.Worst(), enough, d.beside.Others)
-		barrier = d.now()
+// finishProgram has the program end.
+func (d *drainer) finishProgram(p *Program, barrier time.Duration, enough <-chan struct{}) {
+	if p.Others != nil {
+		begun := d.now()
+		d.during(d.leave.Load().at+d.set.room.Worst(), enough, p.Others)
+		barrier += d.now() - begun
 	}
-	if d.during(barrier+d.set.InFlight, enough, d.beside.Finish) {
+	until := barrier + d.set.InFlight
+	if d.before != nil {
+		until = max(until, d.now()+toldAtLeast)
+	}
+	if d.during(until, enough, p.Finish) {
 		return
 	}
 	d.tally.killed()

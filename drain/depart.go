@@ -1,6 +1,7 @@
 package drain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -33,10 +34,13 @@ func (d *drainer) depart(ctx context.Context) Report {
 			"ended_by", r.EndedBy, "open", r.Open, "waited", r.Waited, "members", named(r.Members))
 	}
 	d.hooked.leaves(r)
-	if d.beside != nil && d.beside.Paused != nil {
-		d.beside.Paused(r)
+	if p := cmp.Or(d.beside, d.before); p != nil && p.Paused != nil {
+		p.Paused(r)
 	}
 	d.finish(barrier, hear.enough)
+	if d.before != nil {
+		d.finishProgram(d.before, barrier, hear.enough)
+	}
 	if d.listing != nil {
 		limit := time.Second
 		if hear.now() {
@@ -93,7 +97,7 @@ func (d *drainer) pause(l leaving, enough <-chan struct{}, bye *teller) (EndedBy
 	lines := time.NewTicker(time.Second)
 	defer lines.Stop()
 	for said := ""; ; {
-		if d.ended && d.book.empty() {
+		if d.gone || d.ended && !d.unborn && d.book.empty() {
 			return ByServer, 0
 		}
 		o := d.outlook(l)
@@ -116,6 +120,8 @@ func (d *drainer) pause(l leaving, enough <-chan struct{}, bye *teller) (EndedBy
 		case err := <-d.unserved():
 			d.ended = true
 			d.log.Error("the server stopped serving by itself while leaving", "service", d.set.Service, "err", err)
+		case <-d.lost():
+			d.gone = true
 		case <-enough:
 			t.Stop()
 			return BySecondInt, o.limit

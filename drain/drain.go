@@ -57,6 +57,7 @@ type drainer struct {
 	other  Server       // served instead of srv, by Run
 	beside *Program     // another process serves, see Beside
 	hooked *hooked      // nil: there are no hooks
+	before *Program     // and this one stands before it, see Before
 	self   *Instance    // what it is told and asked by
 	reg    registrar    // nil: none
 
@@ -74,6 +75,7 @@ type drainer struct {
 
 	served chan error // the server's accept loop has ended
 	ended  bool       // and it has been heard
+	gone   bool       // the program behind the server has ended by itself
 }
 
 // leave is the moment of the leave.
@@ -109,7 +111,7 @@ func newDrainer(set settings, reg registrar) *drainer {
 // through serves and leaves, and hears of no hook.
 func (d *drainer) through(ctx context.Context) (Report, error) {
 	d.unborn = ctx.Err() != nil
-	if d.unborn && d.beside == nil {
+	if d.unborn && d.beside == nil && d.before == nil {
 		if d.set.Listener != nil {
 			d.set.Listener.Close()
 		}
@@ -127,7 +129,8 @@ func (d *drainer) through(ctx context.Context) (Report, error) {
 	go func() { defer close(watched); d.watch(watching) }()
 	defer func() { stop(); await(watched, time.Second) }()
 	err := d.stay(ctx)
-	if err != nil && d.beside != nil { // no leave of the living: who is found dead is waited for by nobody
+	if err != nil && (d.beside != nil || d.gone) { // no leave of the living: who is found dead is waited for by nobody
+		d.abandon()
 		return d.crashed(), err
 	}
 	return d.depart(ctx), err
@@ -140,6 +143,13 @@ func (d *drainer) op(what string) string {
 // open begins to serve.
 func (d *drainer) open() error {
 	if d.beside != nil {
+		return nil
+	}
+	if d.unborn {
+		d.ended = true // before it has begun
+		if d.set.Listener != nil {
+			d.set.Listener.Close()
+		}
 		return nil
 	}
 	if err := d.listen(); err != nil {
@@ -242,34 +252,6 @@ func (d *drainer) register(ctx context.Context) error {
 	return nil
 }
 
-// address is what is advertised.
-func (d *drainer) address() string {
-	if d.beside != nil {
-		return d.set.Address
-	}
-	return advertised(d.set.Address, d.ln.Addr())
-}
-
-// advertised completes an address with the listener's port, and leaves a missing host to the registry
-// handle, which knows by which interface it is reached.
-func advertised(address string, ln net.Addr) string {
-	lnHost, lnPort, err := net.SplitHostPort(ln.String())
-	if err != nil {
-		return address // a Unix socket: what is set is all there is
-	}
-	if address == "" {
-		return net.JoinHostPort(lnHost, lnPort)
-	}
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return net.JoinHostPort(strings.Trim(address, "[]"), lnPort)
-	}
-	if port == "" || port == "0" {
-		port = lnPort
-	}
-	return net.JoinHostPort(host, port)
-}
-
 // stay serves until ctx ends or the server does, which is an error.
 func (d *drainer) stay(ctx context.Context) error {
 	ready := d.set.Ready
@@ -287,6 +269,9 @@ func (d *drainer) stay(ctx context.Context) error {
 				return d.over(ctx, err)
 			}
 			return eider.Errorf(eider.Unavailable, d.op("serve"), "the server stopped serving by itself: %w", err)
+		case err := <-d.lost():
+			d.gone = true
+			return d.over(ctx, err)
 		case <-ready:
 			if ready = nil; d.listing == nil || ctx.Err() != nil {
 				continue

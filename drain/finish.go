@@ -17,7 +17,7 @@ func (d *drainer) finish(barrier time.Duration, enough <-chan struct{}) {
 		c.farewell()
 	}
 	if d.beside != nil {
-		d.finishBeside(barrier, enough)
+		d.finishProgram(d.beside, barrier, enough)
 		return
 	}
 	if !d.ended {

@@ -3,6 +3,7 @@ package drain
 import (
 	"errors"
 	"net"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -83,4 +84,32 @@ func (l *listener) end() {
 	if !ok || dl.SetDeadline(time.Unix(1, 0)) != nil {
 		l.Listener.Close()
 	}
+}
+
+// address is what is advertised.
+func (d *drainer) address() string {
+	if d.beside != nil {
+		return d.set.Address
+	}
+	return advertised(d.set.Address, d.ln.Addr())
+}
+
+// advertised completes an address with the listener's port, and leaves a missing host to the registry
+// handle, which knows by which interface it is reached.
+func advertised(address string, ln net.Addr) string {
+	lnHost, lnPort, err := net.SplitHostPort(ln.String())
+	if err != nil {
+		return address // a Unix socket: what is set is all there is
+	}
+	if address == "" {
+		return net.JoinHostPort(lnHost, lnPort)
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return net.JoinHostPort(strings.Trim(address, "[]"), lnPort)
+	}
+	if port == "" || port == "0" {
+		port = lnPort
+	}
+	return net.JoinHostPort(host, port)
 }
