@@ -31,6 +31,7 @@ func (e *Ended) Error() string { return "ended with " + strconv.Itoa(e.Code) }
 // running is one `run`, as its flags say.
 type running struct {
 	services, ready, live []string
+	fronts                []string
 	id, zone              string
 	meta, ports           map[string]string
 	registry              string
@@ -70,6 +71,7 @@ func Run(name string) *cobra.Command {
 	flags.StringVar(&r.registry, "registry", "", "`ADDRESS` of the registry, host:port, several by commas (default $EIDER_ADDR, else 127.0.0.1:8762)")
 	flags.StringArrayVar(&r.ready, "ready", nil, "`[NAME=]CHECK` that the program, or its service NAME, is ready: http://:PORT/PATH, grpc://:PORT, tcp://:PORT, exec:PROGRAM (default its port accepts)")
 	flags.StringArrayVar(&r.live, "live", nil, "`[NAME=]CHECK` that it goes on serving (default as --ready)")
+	flags.StringArrayVar(&r.fronts, "front", nil, "`[NAME=][HOST]:PORT` where a proxy for the program, or its service NAME, listens, which callers are sent to: for a program that can't say that it leaves")
 	flags.DurationVar(&r.check.Every, "check-every", 2*time.Second, "`TIME` from one check to the next")
 	flags.DurationVar(&r.check.Timeout, "check-timeout", time.Second, "`TIME` that a check may take")
 	flags.DurationVar(&r.check.Start, "start", time.Minute, "`TIME` that the program may take until it is ready")
@@ -205,7 +207,28 @@ func (r *running) serves() ([]supervise.Service, error) {
 	}
 	set("ready", r.ready, func(s *supervise.Service) *check.Check { return &s.Ready })
 	set("live", r.live, func(s *supervise.Service) *check.Check { return &s.Live })
+	for _, text := range r.fronts {
+		errs = append(errs, stands(services, text))
+	}
 	return services, errors.Join(errs...)
+}
+
+// stands gives a front to the service that it names, or to the only one.
+func stands(services []supervise.Service, text string) error {
+	name, at, named := strings.Cut(text, "=")
+	if !named {
+		if at = text; len(services) != 1 {
+			return fmt.Errorf("--front %s: there are %d services; write for which one, as in NAME=%s", text, len(services), text)
+		}
+		name = services[0].Name
+	}
+	for i := range services {
+		if services[i].Name == name {
+			services[i].Front = at
+			return nil
+		}
+	}
+	return fmt.Errorf("--front %s: there is no --service %s", text, name)
 }
 
 // assign gives a check to the service that it names, or to all.

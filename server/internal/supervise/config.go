@@ -27,6 +27,11 @@ type Service struct {
 	// Ready and Live are what is asked whether the program serves it, see check.Config. Both nil means that its port
 	// accepts connections.
 	Ready, Live check.Check
+
+	// Front is [HOST]:PORT where a proxy for it listens, HTTP/1 and HTTP/2 without TLS, which callers are sent to instead:
+	// it says that it leaves, and counts what is in flight. "" means none. Price: a hop, and the program sees all
+	// connections come from this machine.
+	Front string
 }
 
 // Restart says when a program that has ended by itself is started anew.
@@ -124,6 +129,11 @@ func (c Config) fits(service Service) error {
 	end()
 	cfg := c.drain(service)
 	cfg.Logger = slog.New(slog.DiscardHandler)
+	if service.Front != "" {
+		if _, err := service.frontAddress(); err != nil {
+			return fmt.Errorf("service %s: %w", service.Name, err)
+		}
+	}
 	_, err := drain.Beside(ended, cfg, drain.Program{Finish: func(context.Context) {}})
 	return err
 }

@@ -168,7 +168,11 @@ func (l *life) serve(service Service, ended <-chan error) (drain.Report, error) 
 	})
 	cfg := l.s.drain(service)
 	cfg.Registry, cfg.Ready, cfg.Health, cfg.Logger = l.reg, ready, health, l.s.log
-	return drain.Beside(l.leave, cfg, drain.Program{Ended: ended, Paused: l.s.hooked.paused, Others: l.join, Finish: l.finish})
+	p := drain.Program{Ended: ended, Paused: l.s.hooked.paused, Others: l.join, Finish: l.finish}
+	if service.Front != "" {
+		return l.stand(service, cfg, p)
+	}
+	return drain.Beside(l.leave, cfg, p)
 }
 
 // join waits until the pause of each service is over.
