@@ -11,7 +11,7 @@ import (
 // connection that has carried a request carries another only if that one may be sent again, which net/http's client
 // does by itself on a new connection: GET, HEAD, OPTIONS and TRACE without a body. Everything else gets a connection
 // of its own. To bound the idle time below the program's would only make the race rare: a program that has stood
-// still for a while closes, as the first thing that it does, what has a request waiting in it. decisions/0020.
+// still for a while closes, as the first thing that it does, what has a request waiting in it. docs/decisions/0022.
 
 const (
 	// idleTimeout is how long an idle connection to the program is kept: short, since there are programs of which each
