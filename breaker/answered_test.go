@@ -69,6 +69,35 @@ func TestATrialHasGoneWellWhenItsAnswerBegins(t *testing.T) {
 	})
 }
 
+// A success that a rule waits for is judged beside the calls that hang by then, though it has nothing to do with the clock itself.
+func TestAnAnsweredCallThatARuleWaitsForIsNotJudgedAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(Config{SlowLimit: time.Second, SlowRate: -1, FailureMin: 2})
+		p, _ := b.Allow()
+		for range 4 {
+			_, _ = b.Allow()
+		}
+		b.Report(Failure)
+		p = p.Answered()
+		time.Sleep(time.Minute)
+		p.Settle(Success)
+		if s := b.Snapshot(); s.State != Closed || s.Failures != 1 || s.Total != 6 {
+			t.Errorf("one failure of six outcomes: %+v", s)
+		}
+	})
+}
+
+// What the laws have found: see TestK22TheMachineIsItsModel.
+func TestTheMachineIsItsModelInScriptsThatFailed(t *testing.T) {
+	for _, script := range [][]int{
+		{0, 0, 0, 2, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 3, 380, 1, 7, 1, 10, 3, 65536, 0, 0, 1, 0, 0}, // an answered call's success was judged beside calls that hung
+	} {
+		if fault := playBoth(t, script); fault != "" {
+			t.Error(fault)
+		}
+	}
+}
+
 func TestAnsweredAllocatesNothing(t *testing.T) {
 	b := New(Config{})
 	if n := testing.AllocsPerRun(1000, func() {

@@ -124,8 +124,8 @@ func (e *era) quick(p Permit) bool {
 		now := e.b.now()
 		return now-p.start <= e.b.set.slow && now < e.next.Load() && e.fly.out(p.epoch, oneDone)
 	}
-	if next := e.next.Load(); next != never && (e.times != nil || p.trial != begun) && e.b.now() >= next {
-		return false // of a call that had begun, epochs say no more
+	if next := e.next.Load(); next != never && (e.times != nil || p.trial != begun || e.watch.Load()) && e.b.now() >= next {
+		return false // of a call that had begun, epochs say no more, but where a rule waits for it: others may hang
 	}
 	e.beside.Add(1)
 	return true
