@@ -27,6 +27,7 @@ import (
 // departing is a server that Serve serves without a registry.
 type departing struct {
 	t      *testing.T
+	server *Server
 	addr   string
 	leave  context.CancelFunc
 	ended  chan struct{}
@@ -40,7 +41,7 @@ func depart(t *testing.T, p echo, cfg drain.Config, opts ...grpc.ServerOption) *
 	s := NewServer(opts...)
 	s.RegisterService(&echoDesc, p)
 	ctx, leave := context.WithCancel(context.Background())
-	d := &departing{t: t, addr: l.Addr().String(), leave: leave, ended: make(chan struct{})}
+	d := &departing{t: t, server: s, addr: l.Addr().String(), leave: leave, ended: make(chan struct{})}
 	cfg.Listener, cfg.Logger = l, slog.New(slog.DiscardHandler)
 	go func() {
 		defer close(d.ended)
@@ -88,7 +89,8 @@ func TestServeNeedsAListenerAndAGoodConfig(t *testing.T) {
 
 // At the leave the health service and every answer say so, while calls are served; at the end nobody is cut.
 func TestLeavingIsSaidByHealthAndByEveryAnswer(t *testing.T) {
-	d := depart(t, &parrot{name: "a"}, drain.Config{Pause: 2 * time.Second})
+	d := depart(t, &parrot{name: "a"}, drain.Config{Pause: patience, Grace: 10 * time.Minute, InFlight: 5 * time.Minute})
+	t.Cleanup(d.server.Stop) // else the pause lasts: it is for who is slow to ask
 	cc := plain(t, d.addr)
 	health := func() grpc_health_v1.HealthCheckResponse_ServingStatus {
 		r, err := grpc_health_v1.NewHealthClient(cc).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
