@@ -71,11 +71,11 @@ func TestRations(t *testing.T) {
 		case "siblings":
 			fill = "[]," // of what is nested encoding/json has enough by itself
 		}
-		if err := readWatch(io.MultiReader(strings.NewReader(head), endlessly(fill)), few, func(event) error { return nil }); !errors.Is(err, errRation) {
+		if err := readWatch(io.MultiReader(strings.NewReader(head), io.LimitReader(endlessly(fill), 4*few)), few, func(event) error { return nil }); !errors.Is(err, errRation) {
 			t.Errorf("%s without an end: %v", name, err)
 		}
 	}
-	if _, err := readList(io.MultiReader(strings.NewReader(`{"more":`), endlessly(" ")), few, nil); !errors.Is(err, errRation) {
+	if _, err := readList(io.MultiReader(strings.NewReader(`{"more":`), io.LimitReader(endlessly(" "), 4*few)), few, nil); !errors.Is(err, errRation) {
 		t.Errorf("a field without an end: %v", err)
 	}
 }

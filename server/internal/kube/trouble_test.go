@@ -127,10 +127,10 @@ func hungBody(rw http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-// huge is one slice that never ends.
-func huge(rw http.ResponseWriter, r *http.Request) {
+// huge is one slice that is twice as long as any may be.
+func huge(rw http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(rw, `{"kind":"EndpointSliceList","metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"`)
-	for r.Context().Err() == nil {
+	for range 2 * ration / (32 << 10) {
 		if _, err := io.WriteString(rw, strings.Repeat("a", 32<<10)); err != nil {
 			return
 		}
