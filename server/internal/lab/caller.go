@@ -73,6 +73,12 @@ func playCaller(ctx context.Context, r role, tell *teller, log *slog.Logger) err
 		wg.Go(func() { list.run(ctx) })
 		c.client = &http.Client{Transport: base, Timeout: 10 * time.Second}
 		c.target = list.pick
+		if r.Way == wayPinned {
+			base.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return list.dial(ctx, network, c.births)
+			}
+			c.target = func() (target, error) { return target{url: "http://" + r.Service + "/pay"}, nil }
+		}
 	}
 	return c.loop(ctx)
 }

@@ -19,6 +19,7 @@ import (
 type child struct {
 	name   string
 	cmd    *exec.Cmd
+	words  func([]byte) (line, error) // of what it says
 	stdin  io.Closer
 	ready  chan line     // its first "up", then closed
 	opened chan line     // its first "serving", likewise
@@ -32,9 +33,22 @@ type child struct {
 
 // spawn starts a child; hear gets each of its lines, in order, from one goroutine.
 func spawn(binary, name string, args []string, hear func(line)) (*child, error) {
-	cmd := exec.Command(binary, args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is the conductor's: it ends its children in order
-	c := &child{name: name, cmd: cmd, ready: make(chan line, 1), opened: make(chan line, 1), done: make(chan struct{})}
+	return spawnCommand(exec.Command(binary, args...), name, asLine, hear)
+}
+
+// asLine reads what the lab's own children say.
+func asLine(text []byte) (l line, err error) {
+	err = json.Unmarshal(text, &l)
+	return l, err
+}
+
+// spawnCommand starts a child of any kind.
+func spawnCommand(cmd *exec.Cmd, name string, words func([]byte) (line, error), hear func(line)) (*child, error) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid = true // Ctrl-C is the conductor's: it ends its children in order
+	c := &child{name: name, cmd: cmd, words: words, ready: make(chan line, 1), opened: make(chan line, 1), done: make(chan struct{})}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -71,8 +85,8 @@ func (c *child) listen(stdout, stderr io.Reader, hear func(line)) {
 	scanner := bufio.NewScanner(stdout)
 	scanner.Buffer(nil, 1<<20)
 	for scanner.Scan() {
-		var l line
-		if err := json.Unmarshal(scanner.Bytes(), &l); err != nil {
+		l, err := c.words(scanner.Bytes())
+		if err != nil {
 			c.errors.add("not a line of the lab: " + scanner.Text())
 			continue
 		}

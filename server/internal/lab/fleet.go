@@ -25,6 +25,7 @@ type fleet struct {
 	rosters  string // the folder of callers' lists; "" means none
 	registry *child
 	tally    *tally
+	strange  *tally // of callers that know nothing of Eider, which are in tally too
 	audience *audience
 	audit    *audit
 	callers  []*child
@@ -52,7 +53,7 @@ const service = "orders"
 
 // open starts the fleet and returns once every instance is listed and every caller has been answered.
 func (p plan) open(ctx context.Context, binary string) (*fleet, error) {
-	f := &fleet{plan: p, binary: binary, tally: newTally(), audience: newAudience(p.callers), audit: newAudit()}
+	f := &fleet{plan: p, binary: binary, tally: newTally(), strange: newTally(), audience: newAudience(p.callers), audit: newAudit()}
 	if err := f.start(ctx); err != nil {
 		f.close()
 		return nil, fmt.Errorf("starting the fleet %q: %w", p.way, err)
@@ -140,23 +141,26 @@ func (f *fleet) killRegistry(ctx context.Context) error {
 
 // calling is the role of caller i.
 func (f *fleet) calling(i int) role {
-	return role{Play: "caller", Way: f.way, Service: service, ID: strconv.Itoa(i), GRPC: f.grpc, HTTP: f.http, Rosters: f.rosters,
+	return role{Play: "caller", Way: f.callersWay(), Service: service, ID: strconv.Itoa(i), GRPC: f.grpc, HTTP: f.http, Rosters: f.rosters,
 		Work: f.work, Think: f.think, Header: f.header, Witness: f.witness, Keyed: f.keyed, Seed: f.seed + uint64(i)}
 }
 
 func (f *fleet) startCallers() error {
 	for i := range f.crowds() {
 		r := f.calling(i)
+		var own *tally
 		switch {
 		case i < f.pollers:
 			r.Way = wayPoller
 		case i < f.pollers+f.plan.unknown:
-			r.Way = wayUnknown
+			r.Way, own = wayUnknown, f.strange
+		case i < f.pollers+f.plan.unknown+f.pinned:
+			r.Way, r.Think, own = wayPinned, 10*r.Think, f.strange // whose connection is silent most of the time
 		}
 		if f.crowd > 0 {
 			r.Play, r.Crowd, r.Seed = "crowd", min(f.crowd, f.plan.callers-i*f.crowd), f.seed+uint64(i*f.crowd)
 		}
-		if _, err := f.startCaller(r, nil); err != nil {
+		if _, err := f.startCaller(r, own); err != nil {
 			return err
 		}
 	}
@@ -211,6 +215,9 @@ func (f *fleet) begin(ctx context.Context, i int) (*child, line, error) {
 	id := strconv.Itoa(i + 1)
 	if f.surge {
 		id += "-" + strconv.FormatInt(time.Now().UnixMilli()%1e6, 36) // both run for a moment, so they need names of their own
+	}
+	if f.supervised() {
+		return f.beginSupervised(ctx, i, id)
 	}
 	c, err := f.spawnInstance(i, id)
 	if err != nil {

@@ -25,12 +25,13 @@ type Options struct {
 	Size     func() (width, height int) // of the terminal, asked for each frame; nil means 100 by 40
 	Plain    bool                       // no colours
 	Binary   string                     // the eider binary to start children from; "" means this one
+	Run      Starter                    // what anyprogram starts; nil means Binary, and a child of it as the program
 	Out, Err io.Writer
 }
 
 // Scenes lists the scenes there are, the default ones first.
 func Scenes() []string {
-	return []string{"rollout", "crash", "s8", "freeze", "outage", "wedge", "mixed", "hang", "recovery"}
+	return []string{"rollout", "crash", "s8", "freeze", "outage", "wedge", "mixed", "hang", "recovery", "anyprogram"}
 }
 
 // sceneTimes is how long a scene's load runs.
@@ -81,6 +82,8 @@ func Run(ctx context.Context, o Options) error {
 			result.Hang, err = playHang(ctx, &o, show)
 		case "recovery":
 			result.Recovery, err = playRecovery(ctx, &o, show)
+		case "anyprogram":
+			result.AnyProgram, err = playAnyProgram(ctx, &o, show)
 		}
 		show.clear()
 		if ctx.Err() != nil {

@@ -64,7 +64,7 @@ func TestBrokenPromisesAreNamed(t *testing.T) {
 	began := Blind{Answered: 1, Serves: 1, Listed: 1, Known: 1}
 	kept := Result{Rollout: &Rollout{Way: Way{Requests: 10, Restarts: 1}}, Crash: &Crash{Requests: 10, Cut: 3}, S8: &S8{Ways: []Way{{}, {Failed: 9}}},
 		Freeze: &Freeze{Requests: 10, Stuck: 3, Throughput: 0.6, ToSuspect: 1, ToCure: 1},
-		Outage: &Outage{Instances: 3, Restored: 3, Reattached: 1, Trusted: 1, Blind: began}, Wedge: &Wedge{Stuck: 3, ToSuspect: 1, ToCure: 1}, Mixed: &Mixed{Requests: 1, Restarts: 1}, Hang: hanging(func(*Hang) {}), Recovery: recovered(func(*Recovery) {})}
+		Outage: &Outage{Instances: 3, Restored: 3, Reattached: 1, Trusted: 1, Blind: began}, Wedge: &Wedge{Stuck: 3, ToSuspect: 1, ToCure: 1}, Mixed: &Mixed{Requests: 1, Restarts: 1}, Hang: hanging(func(*Hang) {}), Recovery: recovered(func(*Recovery) {}), AnyProgram: restarted(func(*AnyProgram) {})}
 	if broken := kept.Broken(); len(broken) != 0 {
 		t.Errorf("kept promises are called broken: %q", broken)
 	}
@@ -130,7 +130,7 @@ func hanging(but func(*Hang)) *Hang {
 // Others read this object: names are the issue's own.
 func TestResultHasTheNamedFields(t *testing.T) {
 	var out strings.Builder
-	r := Result{Rollout: &Rollout{Way: Way{Pause: &Pause{}}}, Crash: &Crash{}, Freeze: &Freeze{}, Outage: &Outage{}, Wedge: &Wedge{}, Mixed: &Mixed{WaitedFor: []string{}}, Hang: everFull(), Recovery: recovered(func(*Recovery) {})}
+	r := Result{Rollout: &Rollout{Way: Way{Pause: &Pause{}}}, Crash: &Crash{}, Freeze: &Freeze{}, Outage: &Outage{}, Wedge: &Wedge{}, Mixed: &Mixed{WaitedFor: []string{}}, Hang: everFull(), Recovery: recovered(func(*Recovery) {}), AnyProgram: restarted(func(*AnyProgram) {})}
 	r.Rollout.Usual.Sleep.Pause = &Pause{}
 	if err := r.writeJSON(&out); err != nil {
 		t.Fatal(err)
@@ -149,6 +149,8 @@ func TestResultHasTheNamedFields(t *testing.T) {
 		"mixed requests", "mixed failed", "mixed unknown_failed", "mixed pause_ms", "mixed waited_for",
 		"hang pool_full_ms plain", "hang pool_full_ms slow", "hang pool_full_ms bulkhead", "hang innocent_failed plain", "hang innocent_failed slow", "hang innocent_failed bulkhead",
 		"recovery local max_parallel_probes", "recovery guarded relapses", "recovery fleet max_parallel_probes", "recovery fleet relapses", "recovery fleet back_s",
+		"anyprogram run requests", "anyprogram run failed", "anyprogram run restarts", "anyprogram run pause_ms p50", "anyprogram run know_nothing requests", "anyprogram run know_nothing failed",
+		"anyprogram front failed", "anyprogram front know_nothing failed", "anyprogram sleep failed",
 	} {
 		var at any = got
 		for name := range strings.FieldsSeq(path) {
@@ -243,7 +245,7 @@ func TestTablesFit80Columns(t *testing.T) {
 		S8: &S8{Ways: []Way{way}, Setup: setup}, Freeze: &Freeze{Requests: 123456, ToSuspect: 12345, Setup: setup},
 		Outage: &Outage{Requests: 123456, Reattached: 12345, Setup: setup, Blind: Blind{Answered: 12345, Requests: 12345, Failed: 12345}}, Wedge: &Wedge{Requests: 123456, ToSuspect: 12345, Setup: setup},
 		Mixed: &Mixed{Requests: 123456, Pause: 8000, Setup: setup, WaitedFor: []string{
-			"poller-0: fetches the list each 2s; capped after 3.001s", "unknown: says neither who it is nor that it has let go, so its pause of 8s is waited for"}}, Hang: everFull(), Recovery: bigRecovery()}
+			"poller-0: fetches the list each 2s; capped after 3.001s", "unknown: says neither who it is nor that it has let go, so its pause of 8s is waited for"}}, Hang: everFull(), Recovery: bigRecovery(), AnyProgram: &AnyProgram{Setup: setup, Run: Supervised{way, way}, Front: Supervised{way, way}, Sleep: way}}
 	*r.Hang = Hang{PoolFull: r.Hang.PoolFull, Setup: "625 requests/s to a front", InnocentFailed: ByGuard[int]{1234, 1234, 1234}, Innocent: ByGuard[int]{12345, 12345, 12345},
 		Failed: ByGuard[int]{123456, 123456, 123456}, Back: ByGuard[float64]{12345, 12345, 12345}}
 	r.Rollout.Usual.Plain, r.Rollout.Usual.Sleep = way, way

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"net/url"
 	"sync"
 	"time"
@@ -15,6 +16,8 @@ import (
 type target struct {
 	url string
 	id  string // id@incarnation of who is meant; "" unless the caller is a poller
+
+	address string // of who is on a list
 }
 
 // reread is a list as callers without the SDK keep it: read again every now and then.
@@ -73,7 +76,7 @@ func (l *reread) read(ctx context.Context) error {
 		if in.Status != eider.Up || in.Suspicion != 0 {
 			continue
 		}
-		t := target{url: "http://" + in.Address + "/pay"}
+		t := target{url: "http://" + in.Address + "/pay", address: in.Address}
 		if l.named {
 			t.id = in.ID + "@" + in.Incarnation.String()
 		}
@@ -94,4 +97,14 @@ func (l *reread) pick() (target, error) {
 		return target{}, errors.New("the list is empty")
 	}
 	return l.to[l.rnd.IntN(len(l.to))], nil
+}
+
+// dial opens a connection to one of the list, whatever the address is called: so does a virtual address, and all that
+// is sent on the connection goes there until it closes.
+func (l *reread) dial(ctx context.Context, network string, births *births) (net.Conn, error) {
+	to, err := l.pick()
+	if err != nil {
+		return nil, err
+	}
+	return births.dial(ctx, network, to.address)
 }

@@ -17,6 +17,8 @@ type plan struct {
 	header           time.Duration // of the callers: see role
 	witness          bool
 	pollers, unknown int           // of the callers: so many of these kinds; the others are of the way
+	pinned           int           // likewise
+	run              Starter       // of programs under eider run; nil means the lab's own
 	keyed            int           // of the callers: see role
 	persistent       bool          // the registry keeps its memory on disk
 	rosters          bool          // callers keep their lists on disk, in one folder

@@ -20,6 +20,8 @@ type Result struct {
 	Mixed    *Mixed    `json:"mixed,omitempty"`
 	Hang     *Hang     `json:"hang,omitempty"`
 	Recovery *Recovery `json:"recovery,omitempty"`
+
+	AnyProgram *AnyProgram `json:"anyprogram,omitempty"`
 }
 
 // Way is how one fleet fared.
@@ -103,6 +105,9 @@ func (r *Result) Broken() []string {
 	if r.Recovery != nil {
 		out = append(out, r.Recovery.broken()...)
 	}
+	if r.AnyProgram != nil {
+		out = append(out, r.AnyProgram.broken()...)
+	}
 	return out
 }
 
@@ -151,6 +156,8 @@ func (r *Result) print(w io.Writer, scene string) {
 		r.Hang.print(w)
 	case "recovery":
 		r.Recovery.print(w)
+	case "anyprogram":
+		r.AnyProgram.print(w)
 	}
 }
 
@@ -190,6 +197,9 @@ var wayNames = map[string]string{
 	wayPlain:    "the process ends at SIGTERM",
 	wayGraceful: "deregister, Shutdown",
 	waySleep:    "deregister, sleep 5 s, Shutdown",
+	wayRun:      "any program, by eider run",
+	wayFront:    "any program, eider run --front",
+	"":          "  callers that know nothing",
 }
 
 // table prints ways side by side, in 80 columns.

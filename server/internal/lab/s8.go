@@ -28,7 +28,7 @@ func playS8(ctx context.Context, o *Options, show *display) (*S8, error) {
 	defer wg.Wait()
 	errs := make(chan error, len(fleets))
 	for _, f := range fleets {
-		wg.Go(func() { errs <- f.once(ctx, length/3) })
+		wg.Go(func() { errs <- f.restartSome(ctx, f.plan.instances, length/3) })
 	}
 	for done := 0; time.Since(start) < length || done < len(fleets); {
 		show.frame("s8", time.Since(start), fleets)
@@ -52,15 +52,15 @@ func playS8(ctx context.Context, o *Options, show *display) (*S8, error) {
 	return s, nil
 }
 
-// once restarts each instance once, after a while of undisturbed load.
-func (f *fleet) once(ctx context.Context, after time.Duration) error {
-	for i := range f.plan.instances {
+// restartSome restarts so many instances in turn, after a while of undisturbed load.
+func (f *fleet) restartSome(ctx context.Context, n int, after time.Duration) error {
+	for i := range n {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(after):
 		}
-		if err := f.restart(ctx, i); err != nil {
+		if err := f.restart(ctx, i%f.plan.instances); err != nil {
 			return err
 		}
 		after = f.settle

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 
 // TestMain lets this binary be the eider command too: scenes start their processes from it.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == "demo" || os.Args[1] == "server") {
+	if len(os.Args) > 1 && slices.Contains([]string{"demo", "run", "server"}, os.Args[1]) {
 		os.Exit(cli.Main("test"))
 	}
 	os.Exit(m.Run())
