@@ -120,25 +120,35 @@ func TestContainers(t *testing.T) {
 				t.Errorf("%s: EIDER_GRACE is %v, want %s", o, e["value"], want)
 			}
 		}
-		for _, one := range []struct {
-			path []any
-			want any
-		}{
-			{[]any{"securityContext", "runAsNonRoot"}, true}, {[]any{"securityContext", "seccompProfile", "type"}, "RuntimeDefault"},
-			{[]any{"containers", 0, "securityContext", "allowPrivilegeEscalation"}, false},
-			{[]any{"containers", 0, "securityContext", "readOnlyRootFilesystem"}, true},
-			{[]any{"containers", 0, "securityContext", "capabilities", "drop", 0}, "ALL"},
-		} {
-			if got := o.at(append([]any{"spec", "template", "spec"}, one.path...)...); got != one.want {
-				t.Errorf("%s: %v is %v, want %v", o, one.path, got, one.want)
-			}
-		}
-		if requests := o.at("spec", "template", "spec", "containers", 0, "resources", "requests", "memory"); requests == nil {
-			t.Errorf("%s: asks for no memory", o)
-		}
+		confined(t, o)
 	}
 	if n < 3 {
 		t.Errorf("only %d of them have pods", n)
+	}
+}
+
+// confined holds a pod to what it needs.
+func confined(t *testing.T, o object) {
+	t.Helper()
+	for _, one := range []struct {
+		path []any
+		want any
+	}{
+		{[]any{"securityContext", "runAsNonRoot"}, true}, {[]any{"securityContext", "seccompProfile", "type"}, "RuntimeDefault"},
+		{[]any{"containers", 0, "securityContext", "allowPrivilegeEscalation"}, false},
+		{[]any{"containers", 0, "securityContext", "readOnlyRootFilesystem"}, true},
+		{[]any{"containers", 0, "securityContext", "capabilities", "drop", 0}, "ALL"},
+	} {
+		if got := o.at(append([]any{"spec", "template", "spec"}, one.path...)...); got != one.want {
+			t.Errorf("%s: %v is %v, want %v", o, one.path, got, one.want)
+		}
+	}
+	if requests := o.at("spec", "template", "spec", "containers", 0, "resources", "requests", "memory"); requests == nil {
+		t.Errorf("%s: asks for no memory", o)
+	}
+	hook := o.at("spec", "template", "spec", "containers", 0, "lifecycle", "preStop", "exec")
+	if token := o.at("spec", "template", "spec", "automountServiceAccountToken"); token != (hook != nil) {
+		t.Errorf("%s: automountServiceAccountToken is %v, and its hook %v", o, token, hook)
 	}
 }
 
