@@ -58,7 +58,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-const patience = 60 * time.Second // how long a test waits for what must come, on whatever machine
+const patience = 30 * time.Second // how long a test waits for what must come, on whatever machine
 
 // world is a registry, and who looks at it.
 type world struct {
