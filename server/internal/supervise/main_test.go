@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -261,6 +262,13 @@ func (r *run) find(text string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// place is the number of the first line that holds a text, -1 if none does.
+func (r *run) place(text string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.IndexFunc(r.said, func(line string) bool { return strings.Contains(line, text) })
 }
 
 // count is how many lines hold a text.

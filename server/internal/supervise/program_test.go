@@ -5,6 +5,7 @@ package supervise_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -30,6 +31,7 @@ type program struct {
 	Child  *program `json:",omitempty"` // a child of it
 	Apart  bool     `json:",omitempty"` // of a child: in a session of its own
 	Linger string   `json:",omitempty"` // told to end, it waits until there is such a file
+	Slow   string   `json:",omitempty"` // asked for /slow, it answers once there is such a file
 	Name   string   `json:",omitempty"` // before each word that it says
 }
 
@@ -74,12 +76,7 @@ func play(text string) int {
 			if p.Deaf {
 				continue
 			}
-			for p.Linger != "" {
-				if _, err := os.Stat(p.Linger); err == nil {
-					break
-				}
-				<-time.After(5 * time.Millisecond)
-			}
+			await(p.Linger)
 			p.say("ends")
 			return p.Exit
 		}
@@ -121,11 +118,27 @@ func (p *program) flood() {
 	p.say("flooded")
 }
 
+// await waits until there is such a file; "" is none.
+func await(file string) {
+	for file != "" {
+		if _, err := os.Stat(file); err == nil {
+			return
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
 func (p *program) serve(hangs *atomic.Bool) {
 	err := http.ListenAndServe(p.At, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // who answers before that has net/http's server end the connection
 		switch {
 		case r.URL.Path == "/leaving":
 			p.say("POST /leaving")
+		case r.URL.Path == "/slow":
+			p.say("slow begun")
+			await(p.Slow)
+			p.say("slow answered")
+			fmt.Fprint(w, "slow")
 		case r.URL.Path == "/quit": // it ends by itself
 			os.Exit(p.Exit)
 		case hangs.Load():
