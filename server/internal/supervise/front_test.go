@@ -33,7 +33,7 @@ func TestAFrontTellsForTheProgram(t *testing.T) {
 	r, at := w.fronted(program{Exit: 3}, "--unknown", "5s")
 	ask := func() *http.Response {
 		t.Helper()
-		resp, err := http.Post("http://"+at+"/", "text/plain", strings.NewReader("x"))
+		resp, err := http.Get("http://" + at + "/") // a POST may be answered before its body is read, which ends the connection
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,9 +81,7 @@ func TestAProgramThatCrashesBehindItsFront(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r, at := w.fronted(program{Exit: 4})
-	if _, err := post(t, at, "/quit"); err != nil {
-		t.Errorf("no answer: %v", err)
-	}
+	_, _ = post(t, at, "/quit") // a 502, or the end of the connection, whoever hears of it first
 	w.is(eider.Dead)
 	if code := r.exit(); code != 4 {
 		t.Errorf("it exits with %d", code)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -160,4 +161,28 @@ func TestAClientThatGoesAway(t *testing.T) {
 			t.Error("an answer came")
 		}
 	})
+}
+
+// An empty 200 would be a lie, should anybody be there to read it.
+func TestNoAnswerIsMadeUpForAClientThatHasGone(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	defer func() {
+		if got := recover(); got != http.ErrAbortHandler {
+			t.Errorf("%v, want the connection's end", got)
+		}
+	}()
+	handler(t, "http://127.0.0.1:1").refuse(httptest.NewRecorder(), request(t, "GET", "http://127.0.0.1:1", nil).WithContext(ctx), ctx.Err())
+}
+
+func TestWhatMayBeSentAgainSharesConnections(t *testing.T) {
+	at := before(t, program(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.RemoteAddr) }))
+	seen := map[string]bool{}
+	for range 20 {
+		_, from := do(t, client(t, false), request(t, "GET", at, nil))
+		seen[from] = true
+	}
+	if len(seen) > 10 {
+		t.Errorf("20 requests came by %d connections", len(seen))
+	}
 }

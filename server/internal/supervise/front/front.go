@@ -57,14 +57,7 @@ func Handler(to *url.URL, log *slog.Logger) *Front {
 func (f *Front) Close() { f.lines.close() }
 
 // ServeHTTP implements http.Handler.
-func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.ProtoMajor < 2 {
-		// A program may answer before the request's body is here, to refuse it say. Without this net/http would have the
-		// answer wait for the body, and a client that waits for the answer would wait for ever.
-		_ = http.NewResponseController(w).EnableFullDuplex() // every writer of net/http's HTTP/1 can
-	}
-	f.proxy.ServeHTTP(w, r)
-}
+func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) { f.proxy.ServeHTTP(w, r) }
 
 // rewrite has the program see the request as it came.
 func (f *Front) rewrite(r *httputil.ProxyRequest) {
@@ -128,8 +121,8 @@ func (b *body) Read(buf []byte) (int, error) {
 	return n, err
 }
 
-// unfinished has an answer that comes before the end of the request's body end the connection: what is left of the
-// body can't be told from the next request otherwise, and net/http would close without a word, upon that request.
+// unfinished has an answer that comes before the end of the request's body end the connection. Else net/http has the
+// answer wait for the body, of which a client that waits for the answer may send nothing more.
 func unfinished(r *http.Request, answer http.Header) {
 	if b, ok := r.Body.(*body); ok && r.ProtoMajor < 2 && !b.ended.Load() {
 		answer.Set("Connection", "close")
