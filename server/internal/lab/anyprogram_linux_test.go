@@ -47,7 +47,7 @@ func TestSceneAnyProgram(t *testing.T) {
 }
 
 // What the scene runs in is what it says: PID 1, a static binary and a static program, and nothing that can be written to.
-func TestARootHoldsNothingElse(t *testing.T) {
+func TestS12ARootHoldsNothingElse(t *testing.T) {
 	root := newRoot(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
