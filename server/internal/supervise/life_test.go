@@ -28,15 +28,6 @@ func post(t *testing.T, at, path string) (string, error) {
 	return string(text), err
 }
 
-func statuses(seen []eider.View) (all []eider.Status) {
-	for _, v := range seen {
-		if s, ok := status(v); ok && (len(all) == 0 || all[len(all)-1] != s) {
-			all = append(all, s)
-		}
-	}
-	return all
-}
-
 // S1 to S5: listed once it is ready; on SIGTERM it leaves while it serves, the program hears of it when the pause is
 // over, finishes, and only then it is LEFT; the exit code is the program's.
 func TestS1TheWholeLife(t *testing.T) {
