@@ -150,7 +150,7 @@ func unstarted(err error) (Report, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		r.Exit = ExitNotFound
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOEXEC), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ELIBBAD), errors.Is(err, syscall.ENOTDIR):
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOEXEC), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR):
 		r.Exit = ExitUnfit
 	}
 	r.How = err.Error()
