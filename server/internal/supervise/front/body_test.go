@@ -23,7 +23,11 @@ func TestStreamsFlushAtOnce(t *testing.T) {
 			}
 			w.(http.Flusher).Flush()
 			for i := range 3 {
-				<-next
+				select {
+				case <-next:
+				case <-r.Context().Done():
+					return
+				}
 				fmt.Fprintf(w, "data: %d\r\n\n", i)
 				w.(http.Flusher).Flush()
 			}
