@@ -73,7 +73,9 @@ func TestTheApiDoesntHelp(t *testing.T) {
 
 func TestTheApiAnswersSomethingElse(t *testing.T) {
 	sicken(t, map[string]ailment{
-		"redirects":         {always(func(rw http.ResponseWriter, r *http.Request) { http.Redirect(rw, r, "https://elsewhere/", http.StatusFound) }), Away, `it sends to "https://elsewhere/", which isn't followed`},
+		"redirects": {always(func(rw http.ResponseWriter, r *http.Request) {
+			http.Redirect(rw, r, "https://elsewhere/", http.StatusFound)
+		}), Away, `it sends to "https://elsewhere/", which isn't followed`},
 		"a page":            {body("<html>log in</html>"), Away, "(\"text/html; charset=utf-8\") can't be read: invalid character '<'"},
 		"empty":             {body(""), Away, "unexpected EOF"},
 		"cut short":         {body(`{"kind":"EndpointSliceList","metadata":{"resourceVersion":"1"},"items":[`), Away, "unexpected EOF"},

@@ -60,7 +60,7 @@ func (c Config) Check() error {
 		}
 	}
 	if c.Fall < 0 || c.Rise < 0 {
-		errs = append(errs, fmt.Errorf("Fall %d, Rise %d: neither can be below 0; 0 means the default", c.Fall, c.Rise))
+		errs = append(errs, fmt.Errorf("neither Fall %d nor Rise %d may be below 0; 0 means the default", c.Fall, c.Rise))
 	}
 	return errors.Join(errs...)
 }
