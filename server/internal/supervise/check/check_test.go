@@ -171,11 +171,32 @@ func TestChecksOfAPortThatIsClosed(t *testing.T) {
 	}
 }
 
-func TestLoopbackHasTwoAddresses(t *testing.T) {
-	ln, err := net.Listen("tcp", "[::1]:0")
-	if err != nil {
+// onlySix listens on a port that nobody else gets on the other loopback meanwhile: a connection goes out from there.
+func onlySix(t *testing.T) net.Listener {
+	t.Helper()
+	if six, err := net.Listen("tcp", "[::1]:0"); err != nil {
 		t.Skip("this machine has no IPv6 loopback")
+	} else {
+		six.Close()
 	}
+	to := fake.Listen(t)
+	for range 100 {
+		nc, err := net.Dial("tcp", to.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { nc.Close() })
+		_, port, _ := net.SplitHostPort(nc.LocalAddr().String())
+		if ln, err := net.Listen("tcp", "[::1]:"+port); err == nil {
+			return ln
+		}
+	}
+	t.Fatal("no port is free on both addresses of the loopback")
+	return nil
+}
+
+func TestLoopbackHasTwoAddresses(t *testing.T) {
+	ln := onlySix(t)
 	srv := &http.Server{Handler: http.NotFoundHandler()}
 	go srv.Serve(ln)
 	defer srv.Close()

@@ -214,3 +214,10 @@ func TestConfigCheck(t *testing.T) {
 		expect(t, err, want)
 	}
 }
+
+func TestWhatAStrangerSaysSteersNoTerminal(t *testing.T) {
+	err := Config{Timeout: time.Minute}.once(t.Context(), &scripted{err: errors.New("\x1b[2Jgone")})
+	if err == nil || err.Error() != "scripted: \ufffd[2Jgone" {
+		t.Errorf("%q", err)
+	}
+}
