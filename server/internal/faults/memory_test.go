@@ -3,6 +3,7 @@
 package faults
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,6 +19,23 @@ import (
 
 func memory(data string) func(*node.Settings) {
 	return func(s *node.Settings) { s.Data, s.Fresh = data, false }
+}
+
+// onDisk waits until a node's folder has its log and holds some texts: the disk is late, and a busy one later.
+func onDisk(t *testing.T, data string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		eventually(t, fmt.Sprintf("%q on disk", text), func() bool {
+			snapshot, _ := os.ReadFile(filepath.Join(data, "snapshot"))
+			log, err := os.ReadFile(filepath.Join(data, "log"))
+			return err == nil && (bytes.Contains(snapshot, []byte(text)) || bytes.Contains(log, []byte(text)))
+		})
+	}
+}
+
+// kept is what a folder says of an instance that has a status: in a record's form, with the address behind it.
+func (in *instance) kept(status eider.Status) string {
+	return string([]byte{6 << 3, byte(status), 7<<3 | 2, byte(len(in.addr))}) + in.addr
 }
 
 // The registry is killed, and another run takes its place with what is on disk: whoever was there is there from its
@@ -90,9 +108,9 @@ func TestALeaveAfterARestartFromDiskIsNoVacuousBarrier(t *testing.T) {
 			data := filepath.Join(t.TempDir(), "data")
 			s := startNode(t, node.Settings{Cap: longest, Fresh: true, Data: data})
 			a := start(t, s, "orders", "a")
-			start(t, s, "orders", "b")
+			b := start(t, s, "orders", "b")
 			caller, name := startCaller(t, order{GRPC: s.grpc, Service: "orders"})
-			lapse(300 * time.Millisecond)
+			onDisk(t, data, a.kept(eider.Up), b.kept(eider.Up), "corders\x00"+name)
 			caller.freeze()
 			row.end(s)
 			s = s.again(func(n *node.Settings) {}) // --fresh as before: what is on disk says otherwise
@@ -123,12 +141,12 @@ func TestALeaveUnderWayOutlivesARestart(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	s := startNode(t, node.Settings{Cap: 4 * time.Second, Fresh: true, Data: data})
 	a := start(t, s, "orders", "a")
-	start(t, s, "orders", "b")
-	caller, _ := startCaller(t, order{GRPC: s.grpc, Service: "orders"})
+	b := start(t, s, "orders", "b")
+	caller, name := startCaller(t, order{GRPC: s.grpc, Service: "orders"})
 	caller.freeze()
 	a.hears(syscall.SIGTERM)
 	a.await("drain under way", func(l *line) bool { return l.Drain != nil && l.Drain.Open == 1 })
-	lapse(300 * time.Millisecond)
+	onDisk(t, data, a.kept(eider.Draining), b.kept(eider.Up), "corders\x00"+name)
 	s.kill()
 	s = s.again(memory(data))
 	if in, ok := s.view("orders").Find("a"); !ok || in.Status != eider.Draining {
@@ -153,8 +171,7 @@ func TestTwoRegistriesOnOneFolder(t *testing.T) {
 	if code := second.exit(); code != 1 {
 		t.Errorf("exit code %d", code)
 	}
-	start(t, s, "orders", "a")
-	lapse(200 * time.Millisecond)
+	onDisk(t, data, start(t, s, "orders", "a").kept(eider.Up))
 	s.kill()
 	s = s.again(memory(data))
 	if len(s.view("orders").Instances) != 1 {
@@ -182,8 +199,7 @@ func TestAFullDisk(t *testing.T) {
 	dir := small(t, 64)
 	data := filepath.Join(dir, "data")
 	s := startNode(t, node.Settings{Fresh: true, Data: data})
-	start(t, s, "orders", "a")
-	lapse(200 * time.Millisecond)
+	onDisk(t, data, start(t, s, "orders", "a").kept(eider.Up))
 	filler := filepath.Join(dir, "filler")
 	f, err := os.Create(filler)
 	if err != nil {
@@ -234,8 +250,7 @@ func TestAReadOnlyFolder(t *testing.T) {
 	dir := small(t, 1024)
 	data := filepath.Join(dir, "data")
 	s := startNode(t, node.Settings{Fresh: true, Data: data})
-	start(t, s, "orders", "a")
-	lapse(200 * time.Millisecond)
+	onDisk(t, data, start(t, s, "orders", "a").kept(eider.Up))
 	s.kill()
 	remount := func(flags uintptr) {
 		t.Helper()
