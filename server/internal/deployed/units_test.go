@@ -89,6 +89,10 @@ func TestUnits(t *testing.T) {
 		if slices.Contains(strings.Fields(strings.Join(u["Service.RestartPreventExitStatus"], " ")), "2") {
 			t.Errorf("%s: a panic of Go ends with 2, and the service would stay down", name)
 		}
+		// systemd makes this folder root's, whatever User= says: below a mode that keeps others out nobody but root reads a file.
+		if mode := u["Service.ConfigurationDirectoryMode"]; len(mode) > 0 && mode[0] != "0755" {
+			t.Errorf("%s: ConfigurationDirectoryMode=%s shuts the service, and programs of other users, out of the folder of their certificates", name, mode[0])
+		}
 	}
 }
 
