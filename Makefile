@@ -27,7 +27,7 @@ test: ## Run all tests of all modules with the race detector, shuffled
 
 interop: ## Restart programs in Node, Python, Java and Spring Boot by eider-run under load
 	@./tools/need.sh interop
-	@cd interop && go test -count=1 -timeout 10m -v .
+	@cd interop && go test -count=1 -timeout 20m -v .
 
 check: ## gofmt, vet, staticcheck, generated code, for all modules
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "gofmt would change:"; echo "$$out"; exit 1; }
