@@ -3,7 +3,10 @@ package launch
 import (
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -13,7 +16,9 @@ const (
 )
 
 // outlet writes the log and never waits for who reads it. The program has the same standard error: when it floods it and
-// nobody reads, a line of ours would wait with it, and the departure for the line.
+// nobody reads, a line of ours would wait with it, and the departure for the line. Nor does this process die, and the
+// program with it, when a reader of the log has gone: a signal that is heard doesn't kill, and unlike one that is ignored
+// it is as ever for the program.
 type outlet struct {
 	to    io.Writer
 	lines chan []byte
@@ -24,6 +29,7 @@ type outlet struct {
 
 func newOutlet(to io.Writer) *outlet {
 	o := &outlet{to: to, lines: make(chan []byte, outletLines), end: make(chan struct{}), done: make(chan struct{})}
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // until the end: the report comes after the log
 	go o.run()
 	return o
 }

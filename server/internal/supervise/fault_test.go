@@ -3,8 +3,10 @@
 package supervise_test
 
 import (
+	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -304,5 +306,39 @@ func TestTheProgramIsToldOfTheLeave(t *testing.T) {
 	}
 	if r.count("POST /leaving") != 1 || r.count("heard terminated") != 0 {
 		t.Errorf("told %d times, signalled %d times", r.count("POST /leaving"), r.count("heard terminated"))
+	}
+}
+
+// A log whose reader has gone ends nothing: the program serves, and leaves as ever. A broken pipe is still the program's
+// own end, as without this process.
+func TestALogWhoseReaderHasGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	from, to, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	from.Close()
+	defer to.Close()
+	at := freePort(t)
+	r := launchRun(t, program{At: at, Exit: 3}, []string{"--registry", w.grpc, "--service", "orders=" + at, "--unknown", "none"},
+		func(c *exec.Cmd) { c.Stderr = to })
+	w.is(eider.Up)
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.pid("pid")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ignored uint64
+	_, rest, _ := strings.Cut(string(text), "SigIgn:")
+	if _, err := fmt.Sscanf(rest, "%x", &ignored); err != nil {
+		t.Fatal(err)
+	}
+	if ignored&(1<<(syscall.SIGPIPE-1)) != 0 {
+		t.Error("the program is started with SIGPIPE ignored")
+	}
+	r.signal(syscall.SIGTERM)
+	w.is(eider.Left)
+	if code := r.exit(); code != 3 {
+		t.Errorf("it exits with %d, want the program's own 3", code)
 	}
 }
