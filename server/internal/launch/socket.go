@@ -124,7 +124,7 @@ func heard(a control.Answer, wait bool) (string, int) {
 		return fmt.Sprintf("%s: the pause of %s (ended by: %s) was too short for %d of %d callers: its log names them; a longer terminationGracePeriodSeconds gives them time",
 			who, pause, a.EndedBy, a.Open, a.Waited), exitUnwell
 	case a.State == control.Left && a.Waited == 0:
-		return fmt.Sprintf("%s: left after %s, nobody had to be waited for (%s)", who, pause, a.EndedBy), 0
+		return fmt.Sprintf("%s: left after %s, nobody had to be waited for (%s)", who, pause, cmp.Or(a.EndedBy, "it wasn't running")), 0
 	case a.State == control.Left:
 		return fmt.Sprintf("%s: left after %s, nobody of %d callers is waited for any more (%s)", who, pause, a.Waited, a.EndedBy), 0
 	case wait:

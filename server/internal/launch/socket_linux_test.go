@@ -84,6 +84,7 @@ func TestLeaveSaysOneLineAndACode(t *testing.T) {
 		{"left", left, []string{"--wait"}, 0, "orders: left after 40ms, nobody of 3 callers is waited for any more (barrier)", ""},
 		{"callers were left", short, []string{"--wait"}, 1, "orders: the pause of 8s (ended by: grace) was too short for 1 of 3 callers: its log names them; a longer terminationGracePeriodSeconds gives them time", ""},
 		{"nobody called", nobody, []string{"--wait"}, 0, "a, b: left after 0s, nobody had to be waited for (never up)", ""},
+		{"between two runs", control.Answer{State: control.Left}, []string{"--wait"}, 0, "the program: left after 0s, nobody had to be waited for (it wasn't running)", ""},
 		{"not waited for", control.Answer{State: control.Leaving, Services: []string{"orders"}}, nil, 0, "orders: leaving", ""},
 		{"no name for a service", control.Answer{State: control.Leaving}, nil, 0, "the program: leaving", ""},
 		{"no answer in time", control.Answer{State: control.Leaving}, []string{"--wait", "--timeout", "50ms"}, 1, "", "no answer within 50ms: the program hangs, or its grace is longer than --timeout"},
