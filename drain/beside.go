@@ -65,6 +65,9 @@ func beside(ctx context.Context, cfg Config, p Program, reg registrar) (Report, 
 		faults = append(faults, err)
 	}
 	set, err := cfg.resolve(&http.Server{})
+	if e, ok := errors.AsType[*eider.Error](err); ok {
+		err = e.Err // whose drain it is, is said once
+	}
 	if err = errors.Join(append(faults, err)...); err != nil {
 		return Report{}, &eider.Error{Op: "drain " + cfg.Service, Kind: eider.Invalid, Err: err}
 	}

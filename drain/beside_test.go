@@ -252,7 +252,7 @@ func TestD14BesideIsStoppedDuringStart(t *testing.T) {
 		p := startBeside(t, func(cfg *Config, _ *Program) { cfg.Ready = make(chan struct{}) })
 		p.stop()
 		r := <-p.result
-		if r.report.EndedBy != ByNoCallers || p.calls != 1 || p.reg.registered[0].Status != eider.Starting || r.report.Pause.Round(time.Millisecond) != 0 {
+		if r.report.EndedBy != ByNoCallers || p.calls != 1 || r.report.Open != 0 || p.reg.registered[0].Status != eider.Starting || r.report.Pause.Round(time.Millisecond) != 0 {
 			t.Errorf("Finish %d times\n%+v", p.calls, r.report)
 		}
 	})

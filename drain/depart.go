@@ -24,12 +24,15 @@ func (d *drainer) depart(ctx context.Context) Report {
 	r.EndedBy, r.Bound = d.pause(l, hear.enough, bye)
 	barrier := d.now()
 	r.Pause = barrier - begun
+	picked := r.EndedBy != NeverListed && r.EndedBy != ByNoCallers // by anybody, ever
 	if l != nil {
 		dr, heard := l.Drain()
-		d.unknown(&dr)
+		if picked {
+			d.unknown(&dr)
+		}
 		r.Heard, r.Waited, r.Open, r.Members = heard, dr.Total, dr.Open, dr.Members
 	}
-	if r.Open > 0 {
+	if picked && r.Open > 0 {
 		d.log.Warn("the pause has ended before every caller let go: their next call may fail", "service", d.set.Service,
 			"ended_by", r.EndedBy, "open", r.Open, "waited", r.Waited, "members", named(r.Members))
 	}

@@ -288,11 +288,11 @@ func (d *drainer) stay(ctx context.Context) error {
 
 // say tells the registry whether this instance can serve.
 func (d *drainer) say(ill error) {
-	status := eider.Up
+	status, log := eider.Up, d.log
 	if ill != nil {
-		status = eider.Down
+		status, log = eider.Down, log.With("why", ill)
 	}
-	d.log.Info("this instance says of itself that it is "+status.String(), "service", d.set.Service, "why", ill)
+	log.Info("this instance says of itself that it is "+status.String(), "service", d.set.Service)
 	if err := d.listing.SetStatus(status); err != nil {
 		d.log.Error("the registry can't be told what this instance says of itself", "service", d.set.Service, "status", status, "err", err)
 	}

@@ -111,7 +111,7 @@ func (c Config) resolve() (settings, error) {
 	if c.Restart != Never && c.Restart != OnFailure {
 		errs = append(errs, fmt.Errorf("restart: %q is neither none nor on-failure", c.Restart))
 	}
-	errs = append(errs, c.Check.Check(), checkURL(c.LeaveURL))
+	errs = append(errs, c.Check.Check(), checkURL(c.LeaveURL), c.reaches())
 	if err := errors.Join(errs...); err != nil {
 		return settings{}, &eider.Error{Op: "run", Kind: eider.Invalid, Err: err}
 	}
@@ -136,6 +136,17 @@ func (c Config) fits(service Service) error {
 	}
 	_, err := drain.Beside(ended, cfg, drain.Program{Finish: func(context.Context) {}})
 	return err
+}
+
+// reaches asks for what no retry mends in how the registry is to be found. A closed handle dials nobody, and a question
+// about a breaker is answered with that first.
+func (c Config) reaches() error {
+	reg := registry.Open(c.Registry)
+	reg.Close()
+	if _, err := reg.Fleet().Tell(context.Background(), "open", "", nil, false); eider.KindOf(err) == eider.Invalid {
+		return err
+	}
+	return nil
 }
 
 // drain is the part of a Config that is the drain's.

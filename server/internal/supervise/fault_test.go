@@ -203,8 +203,13 @@ func TestTheRegistryIsAwayForTheWholeLife(t *testing.T) {
 	if code := r.exit(); code != 2 {
 		t.Errorf("it exits with %d", code)
 	}
-	if report := r.report(); len(report.Services) != 1 || report.Services[0].EndedBy != drain.NeverListed {
+	if report := r.report(); len(report.Services) != 1 || report.Services[0].EndedBy != drain.NeverListed || report.Services[0].Open != 0 {
 		t.Errorf("the report is %+v", report)
+	}
+	for _, noise := range []string{"their next call may fail", "why="} {
+		if r.count(noise) > 0 {
+			t.Errorf("its log says %q of an end that went as planned", noise)
+		}
 	}
 }
 

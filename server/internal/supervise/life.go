@@ -152,7 +152,7 @@ func (l *life) serve(service Service, ended <-chan error) (drain.Report, error) 
 		ask.Run(l.asks, func(state check.State) {
 			switch {
 			case state.Phase == check.Overdue:
-				log.Error("the program isn't ready in the time that it has for its start; it is listed once it is", "why", state.Why)
+				log.Error("the program isn't ready in the time that it has for its start; it stays STARTING until it is; --service and --ready say where that is asked", "why", state.Why)
 				return
 			case state.Phase == check.Ready && !up:
 				up = true

@@ -3,6 +3,7 @@ package supervise
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"math/rand/v2"
@@ -153,7 +154,9 @@ func unstarted(err error) (Report, error) {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.ENOEXEC), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR):
 		r.Exit = ExitUnfit
 	}
-	r.How = err.Error()
+	if r.How = err.Error(); r.Exit == ExitUnfit {
+		err = fmt.Errorf("%w; chmod +x makes a file a program, and a script may go after what runs it, as in -- node server.js", err)
+	}
 	return r, eider.Errorf(eider.Unavailable, "run", "%w", err)
 }
 

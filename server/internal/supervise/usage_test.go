@@ -11,6 +11,7 @@ import (
 func TestS11FaultsAreToldBeforeTheStart(t *testing.T) {
 	for want, flags := range map[string][]string{
 		"exceed the grace of 5s":               {"--service", "orders=:8080", "--grace", "5s", "--in-flight", "10s"},
+		"run: drain orders: InFlight: 10s":     {"--service", "orders=:8080", "--grace", "5s", "--in-flight", "10s"},
 		"no service":                           {},
 		"it is given twice":                    {"--service", "orders=:8080", "--service", "orders=:8081"},
 		`"none" is none`:                       {"--service", "orders=:none"},
@@ -19,6 +20,7 @@ func TestS11FaultsAreToldBeforeTheStart(t *testing.T) {
 		"none that a program can end by":       {"--service", "orders=:8080", "--signal", "KILL"},
 		"no URL to POST to":                    {"--service", "orders=:8080", "--on-leave-url", "/leaving"},
 		"no time above 0; write it as in 8s":   {"--service", "orders=:8080", "--unknown", "0s"},
+		`"foo" must be host:port`:              {"--service", "orders=:8080", "--registry", "foo"},
 		"--check-every -1s is no time above 0": {"--service", "orders=:8080", "--check-every", "-1s"},
 	} {
 		t.Run(want, func(t *testing.T) {
@@ -28,7 +30,7 @@ func TestS11FaultsAreToldBeforeTheStart(t *testing.T) {
 			if code := r.exit(); code != 2 {
 				t.Errorf("it exits with %d, want 2", code)
 			}
-			if r.count("pid ") > 0 {
+			if r.count("pid ") > 0 || r.count("the program is started") > 0 {
 				t.Error("the program was started")
 			}
 		})
@@ -47,6 +49,9 @@ func TestWhatCantBeExecuted(t *testing.T) {
 	}
 	for name, want := range map[string]int{"/no/such/program": 127, "no-such-program-in-path": 127, plain: 126, unfit: 126, os.TempDir(): 126} {
 		r := command(t, "", []string{"--service", "orders=" + freePort(t), "--registry", freePort(t), "--", name}, nil)
+		if want == 126 {
+			r.says("chmod +x")
+		}
 		if code := r.exit(); code != want {
 			t.Errorf("%s: it exits with %d, want %d", name, code, want)
 		}
