@@ -66,16 +66,6 @@ func newRoot(t *testing.T) root {
 	return r
 }
 
-// build makes a static binary.
-func build(t *testing.T, folder, binary string) {
-	t.Helper()
-	cmd := exec.Command("go", "build", "-trimpath", "-o", binary, folder)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("building %s: %v\n%s", folder, err, out)
-	}
-}
-
 // command is what runs argv in the root, as PID 1; the network is the test's.
 func (r root) command(argv ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], append([]string{"-test.run=^TestEnterRoot$", "--"}, argv...)...)

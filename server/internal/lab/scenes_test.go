@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -20,14 +22,24 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// play plays a scene in its short form, with real processes.
-func play(t *testing.T, scene string) lab.Result {
+// build makes a static binary.
+func build(t *testing.T, folder, binary string) {
+	t.Helper()
+	cmd := exec.Command("go", "build", "-trimpath", "-o", binary, folder)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building %s: %v\n%s", folder, err, out)
+	}
+}
+
+// play plays a scene in its short form, with real processes of a binary; "" means this one.
+func play(t *testing.T, scene, binary string) lab.Result {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts dozens of processes")
 	}
 	var out, errs bytes.Buffer
-	err := lab.Run(t.Context(), lab.Options{Scenes: []string{scene}, Short: true, JSON: true, Out: &out, Err: &errs})
+	err := lab.Run(t.Context(), lab.Options{Scenes: []string{scene}, Short: true, Binary: binary, JSON: true, Out: &out, Err: &errs})
 	t.Logf("%s%s", out.Bytes(), errs.Bytes())
 	if err != nil {
 		t.Error(err)
@@ -43,7 +55,7 @@ func play(t *testing.T, scene string) lab.Result {
 // (which is five seconds, and more only by what a busy machine adds), picked by nobody then, and loses nothing but the
 // calls that were on their way.
 func TestSceneFreeze(t *testing.T) {
-	r := play(t, "freeze").Freeze
+	r := play(t, "freeze", "").Freeze
 	if r == nil {
 		t.Fatal("no freeze")
 	}
@@ -56,7 +68,7 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 
 // A registry that is killed and comes back from its disk is missed by nobody, also not by who starts meanwhile.
 func TestSceneOutage(t *testing.T) {
-	r := play(t, "outage").Outage
+	r := play(t, "outage", "").Outage
 	if r == nil {
 		t.Fatal("no outage")
 	}
@@ -67,7 +79,7 @@ func TestSceneOutage(t *testing.T) {
 
 // An instance whose handler hangs is doubted by every caller although it beats, and trusted again once it answers.
 func TestSceneWedge(t *testing.T) {
-	r := play(t, "wedge").Wedge
+	r := play(t, "wedge", "").Wedge
 	if r == nil {
 		t.Fatal("no wedge")
 	}
@@ -78,7 +90,7 @@ func TestSceneWedge(t *testing.T) {
 
 // Callers that know nothing, pollers and native ones: nobody is cut, and each is named with what it was waited for.
 func TestSceneMixed(t *testing.T) {
-	r := play(t, "mixed").Mixed
+	r := play(t, "mixed", "").Mixed
 	if r == nil {
 		t.Fatal("no mixed")
 	}
@@ -90,7 +102,12 @@ func TestSceneMixed(t *testing.T) {
 // A dependency that hangs fills a pool behind an error rate; behind a breaker that sees it, or a bulkhead, nobody else
 // notices.
 func TestSceneHang(t *testing.T) {
-	r := play(t, "hang").Hang
+	if testing.Short() {
+		t.Skip("starts dozens of processes")
+	}
+	binary := filepath.Join(t.TempDir(), "eider")
+	build(t, "../../cmd/eider", binary) // 500 requests/s through each of three fronts with the race detector fill their pools by itself
+	r := play(t, "hang", binary).Hang
 	if r == nil {
 		t.Fatal("no hang")
 	}
@@ -102,7 +119,7 @@ func TestSceneHang(t *testing.T) {
 // Fifty callers that share a breaker, kept by the registry, let what they call recover with one probe; those with
 // breakers of their own push it over.
 func TestSceneRecovery(t *testing.T) {
-	r := play(t, "recovery").Recovery
+	r := play(t, "recovery", "").Recovery
 	if r == nil {
 		t.Fatal("no recovery")
 	}
