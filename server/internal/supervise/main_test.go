@@ -68,10 +68,13 @@ type world struct {
 	look *registry.Registry
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *world { return newPatientWorld(t, 0) }
+
+// newPatientWorld is one whose drains wait so long for a caller that doesn't let go; 0 means as ever.
+func newPatientWorld(t *testing.T, most time.Duration) *world {
 	t.Helper()
 	w := &world{t: t}
-	n, err := node.New(node.Config{Settings: node.Settings{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Fresh: true}, Logger: slog.New(slog.DiscardHandler)})
+	n, err := node.New(node.Config{Settings: node.Settings{GRPC: "127.0.0.1:0", HTTP: "127.0.0.1:0", Fresh: true, Cap: most}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,8 @@ func served(t *testing.T, h http.Handler, cfg drain.Config) (at string, leave fu
 	return "http://" + cfg.Listener.Addr().String(), leave, out
 }
 
-func TestAProgramsAnswersSayThatItLeaves(t *testing.T) {
+// S10: an answer of the program says that the connection closes, before it does: nobody sends on it any more.
+func TestS10AnswersSayThatTheConnectionCloses(t *testing.T) {
 	let := make(chan struct{})
 	to := program(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "keep-alive") // as Node says on each answer
