@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/eiderhq/eider"
 	"github.com/eiderhq/eider/drain"
@@ -32,20 +33,22 @@ func post(t *testing.T, at, path string) (string, error) {
 // over, finishes, and only then it is LEFT; the exit code is the program's.
 func TestS1TheWholeLife(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	r := w.start(program{Exit: 7, Late: true}, "--unknown", "1s")
+	w := newPatientWorld(t, time.Hour)
+	r := w.start(program{Exit: 7, Late: true}, "--unknown", "1s", "--in-flight", "1h", "--grace", "3h")
 	r.says("begun")
 	w.is(eider.Starting)
 	r.signal(syscall.SIGUSR2) // passed on: it begins to serve
 	w.is(eider.Up)
+	release := w.pick()
 	r.signal(syscall.SIGTERM)
 	w.is(eider.Draining)
-	if _, early := r.find("heard terminated"); early {
-		t.Error("the program was told before its callers had let go")
-	}
 	if _, err := post(t, r.at, "/"); err != nil {
 		t.Errorf("in the pause it doesn't serve: %v", err)
 	}
+	if _, early := r.find("heard terminated"); early {
+		t.Error("the program was told before its callers had let go")
+	}
+	release()
 	r.says("ends")
 	w.is(eider.Left)
 	if code := r.exit(); code != 7 {

@@ -48,26 +48,31 @@ func leaving(t *testing.T, front bool, p program) departure {
 		d.to = d.at
 		d.w.is(eider.Up)
 	}
-	caller, err := d.w.look.Follow("orders")
+	d.release = d.w.pick()
+	d.signal(syscall.SIGTERM)
+	d.w.is(eider.Draining)
+	return d
+}
+
+// pick makes a caller of orders that doesn't let go until it is released.
+func (w *world) pick() (release func()) {
+	w.t.Helper()
+	caller, err := w.look.Follow("orders")
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	d.release = caller.Close
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
 	for {
 		u, err := caller.Next(ctx)
 		if err != nil {
-			t.Fatal(err)
+			w.t.Fatal(err)
 		}
 		if u.View != nil && len(u.View.Instances) == 1 {
 			caller.Ack(u.View.Cursor, nil, nil)
-			break
+			return caller.Close
 		}
 	}
-	d.signal(syscall.SIGTERM)
-	d.w.is(eider.Draining)
-	return d
 }
 
 // answers tells why a POST isn't answered as ever, on a connection of its own or one that lasts.
