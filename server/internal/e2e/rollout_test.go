@@ -94,13 +94,13 @@ func TestS7LeavingIsLearntInBandWhileTheRegistryIsAway(t *testing.T) {
 // The last instance leaves: its callers have no alternative, say so, and go on calling it until its cap; nothing
 // fails while it serves.
 func TestDrainOfTheLastInstanceServesUntilItsCap(t *testing.T) {
-	const longest = 5 * time.Second // what is wanted below fits into it on a machine that is busy with other things too
+	const longest = 5 * time.Second // a hundred answers fit into it on a machine that is busy with other things too
 	n := startNode(t, node.Settings{Cap: longest})
 	book := &ledgerOf{}
 	a := startInstance(t, n.grpc, "orders", "a", book.handler("a", time.Millisecond))
 	l := startLoad(t, n.grpc, "orders", 4, 5*time.Millisecond, nil)
 	a.leave()
-	l.more("a", 20)
+	l.more("a", 100)
 	l.rest() // before the cap: after it nobody is left to call
 	report := a.finish()
 	l.end(book)
