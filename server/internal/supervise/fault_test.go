@@ -347,3 +347,27 @@ func TestALogWhoseReaderHasGone(t *testing.T) {
 		t.Errorf("it exits with %d, want the program's own 3", code)
 	}
 }
+
+// A check that is sent elsewhere, is never answered, or by something that is no HTTP, is answered by nobody: the program
+// isn't picked, and why is said.
+func TestAnAnswerThatIsNoneLeavesItUnlisted(t *testing.T) {
+	for path, why := range map[string]string{"/elsewhere": "/login", "/never": "isn't answered within", "/garbage": "malformed"} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			at := freePort(t)
+			r := w.start(program{At: at, Exit: 7}, "--ready", "http://"+at+path, "--start", "5s", "--unknown", "none") // long enough to begin to serve in
+			if line := r.says("isn't ready in the time"); !strings.Contains(line, why) || strings.Contains(line, "\x1b") {
+				t.Errorf("it says %q, want why: %s", line, why)
+			}
+			w.is(eider.Starting)
+			r.signal(syscall.SIGTERM)
+			if code := r.exit(); code != 7 {
+				t.Errorf("it exits with %d", code)
+			}
+			if report := r.report(); len(report.Services) != 1 || report.Services[0].EndedBy != drain.ByNoCallers {
+				t.Errorf("somebody picked it: %+v", report)
+			}
+		})
+	}
+}

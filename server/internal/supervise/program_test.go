@@ -145,6 +145,14 @@ func (p *program) serve(hangs *atomic.Bool) {
 			<-r.Context().Done()
 		case r.URL.Path == "/elsewhere":
 			http.Redirect(w, r, "/login", http.StatusFound)
+		case r.URL.Path == "/never":
+			<-r.Context().Done()
+		case r.URL.Path == "/garbage":
+			nc, _, err := w.(http.Hijacker).Hijack()
+			if err == nil {
+				_, _ = nc.Write([]byte("\x1b[2J no HTTP\n\n"))
+				nc.Close()
+			}
 		default:
 			fmt.Fprintf(w, "pid %d", os.Getpid())
 		}
